@@ -1,0 +1,60 @@
+#pragma once
+// The engine: intake, step loop, outputs. Loop thread only. Everything that decides is here and in sched/; what computes is
+// behind ModelRunner. Lifetime: construct, spawn run() in the owner's scope, submit/abort at will, stop(), join.
+#include <boost/asio/awaitable.hpp>
+#include <memory>
+#include <string>
+
+#include "engine/model_runner.h"
+#include "engine/output.h"
+#include "engine/request.h"
+#include "sched/config.h"
+#include "text/tokenizer.h"
+
+namespace heddle::engine {
+
+// Why a request was refused at the door. Nothing was kept.
+struct Refusal {
+  enum class Kind : uint8_t { never_fits, queue_full, stopping, duplicate_id, bad_request } kind;
+  std::string message;
+  uint32_t blocks_needed = 0, blocks_available = 0;  // for never_fits
+};
+
+// Numbers read at scrape, from live state.
+struct Snapshot {
+  uint32_t running = 0, waiting = 0, in_flight = 0;
+  uint32_t blocks_total = 0, blocks_held = 0, blocks_cached = 0, blocks_free = 0;
+  uint64_t submitted = 0, rejected = 0, finished_stop = 0, finished_length = 0, finished_abort = 0, finished_error = 0;
+  uint64_t prompt_tokens = 0, generation_tokens = 0, discarded_tokens = 0, preemptions = 0, steps = 0;
+  uint64_t prefix_queries = 0, prefix_hits = 0;
+};
+
+struct Config {
+  sched::Config scheduler;
+  uint32_t pipeline_depth = 1;
+};
+
+class Engine {
+ public:
+  Engine(Config config, std::unique_ptr<ModelRunner> runner, std::shared_ptr<const text::Tokenizer> tokenizer);
+  ~Engine();
+
+  Result<void, Refusal> submit(Request request, std::shared_ptr<OutputSink> sink);
+  // Ends a live request with reason abort; unknown ids are ignored. Its blocks return when no launched step refers to them.
+  void abort(const std::string& id);
+  // The step loop. Ends after stop(), when every live request has ended and no step is in flight.
+  boost::asio::awaitable<void> run();
+  // No new work; live requests go on. Then abort_all() when the grace time is over.
+  void stop();
+  void abort_all();
+
+  Snapshot snapshot() const;
+  bool healthy() const;                 // false after a device fault
+  MonotonicTime last_step() const;      // end of the newest committed step
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,52 @@
+#pragma once
+// A plan says what one step computes. It is a value, filled by Scheduler::plan in memory that the pipeline's slot owns and
+// reuses, immutable from launch to commit, and it is a delta: sequences that joined or left the device's slots since the last
+// plan are listed once. The field names follow engineering.md 1.1.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "device/sampling.h"
+
+namespace heddle::sched {
+
+struct Sequence;
+
+// Where a row's token id comes from.
+enum class TokenSource : uint8_t { host, slot };  // host: known ids; slot: the token that the device sampled last
+enum class Outputs : uint8_t { none, sample, all_logits };
+
+struct SeqStep {
+  SeqId id;
+  SlotId slot;
+  Sequence* sequence = nullptr;     // for the scheduler's commit; runners do not touch it
+  uint32_t n_tokens = 0;            // rows of this sequence in the step
+  uint32_t n_draft = 0;             // 0 today
+  uint32_t first_position = 0;      // n_computed when the plan was made
+  TokenSource source = TokenSource::host;
+  Outputs outputs = Outputs::none;  // sample iff the last row is the sequence's newest known token
+  uint32_t token_index = 0;         // index of the generated token that `sample` yields
+  std::span<const TokenId> tokens;  // [n_tokens] for host; valid until commit
+  std::span<const BlockId> blocks;  // covers [0, first_position + n_tokens); valid until commit
+};
+
+struct SlotJoin {
+  SlotId slot;
+  const device::SlotSampling* sampling = nullptr;  // owned by the sequence
+  std::span<const TokenId> prompt;
+  std::span<const TokenId> generated;              // not empty after a preemption
+};
+
+struct StepPlan {
+  uint64_t step = 0;
+  std::vector<SlotId> left;      // applied before joined: a slot may change hands in one plan
+  std::vector<SlotJoin> joined;
+  std::vector<SeqStep> seqs;
+  uint32_t n_rows = 0;
+  uint32_t n_sampled = 0;
+  void clear() { left.clear(); joined.clear(); seqs.clear(); n_rows = 0; n_sampled = 0; }
+  bool empty() const { return n_rows == 0; }
+};
+
+}  // namespace heddle::sched
