@@ -9,6 +9,7 @@
 #include "engine/output.h"
 #include "engine/request.h"
 #include "sched/config.h"
+#include "stats/engine_snapshot.h"
 #include "text/tokenizer.h"
 
 namespace heddle::engine {
@@ -20,14 +21,7 @@ struct Refusal {
   uint32_t blocks_needed = 0, blocks_available = 0;  // for never_fits
 };
 
-// Numbers read at scrape, from live state.
-struct Snapshot {
-  uint32_t running = 0, waiting = 0, in_flight = 0;
-  uint32_t blocks_total = 0, blocks_held = 0, blocks_cached = 0, blocks_free = 0;
-  uint64_t submitted = 0, rejected = 0, finished_stop = 0, finished_length = 0, finished_abort = 0, finished_error = 0;
-  uint64_t prompt_tokens = 0, generation_tokens = 0, discarded_tokens = 0, preemptions = 0, steps = 0;
-  uint64_t prefix_queries = 0, prefix_hits = 0;
-};
+using Snapshot = stats::EngineSnapshot;
 
 struct Config {
   sched::Config scheduler;
