@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "api/json_text.h"
+#include "api/sse.h"
 
 namespace heddle::api {
 
@@ -52,11 +53,11 @@ void Generation::begin(std::function<void()> abort) {
   sink_->on_writable([self = weak_from_this()] {
     if (const auto generation = self.lock()) generation->drain();
   });
-  sink_->start_stream(200, "text/event-stream; charset=utf-8", {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+  sink_->start_stream(200, sse_content_type, {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
 }
 
 void Generation::keep_alive() {
-  if (options_.stream && begun_ && !finished_ && quiet_ && !behind_) sink_->write(": keep-alive\n\n");
+  if (options_.stream && begun_ && !finished_ && quiet_ && !behind_) sink_->write(sse_keep_alive);
   quiet_ = true;
 }
 
@@ -173,7 +174,7 @@ void Generation::finish_stream() {
     buffer_ += "}\n\n";
     send(buffer_);
   }
-  send("data: [DONE]\n\n");
+  send(sse_done);
   sink_->end();
 }
 

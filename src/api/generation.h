@@ -40,6 +40,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::shared_ptr<engine::OutputSink> prompt_sink(uint32_t index, uint32_t n_prompt_tokens);
   // After every prompt was submitted: opens the stream, and watches the client; `abort` ends all of its requests.
   void begin(std::function<void()> abort);
+  // Another prompt of this exchange was refused: whatever still comes from the engine is not for the client.
+  void refuse() { finished_ = true; }
   // A comment frame on a stream that has been silent, so that no proxy closes it.
   void keep_alive();
   bool live() const { return !finished_; }
