@@ -21,9 +21,10 @@ struct ActCell {
   int8_t codes[kCellValues];  // v - offset
   float scale;                // s
   float sum;                  // s * float(sum of v)
-  int16_t offset;             // c: smallest v + 128
-  int16_t neg_sum;            // -(sum of v)
-  int16_t neg_half_sum[2];    // the same, of either half of 16
+  // The order lets two 16-bit neighbours be read as one operand: (neg_sum, offset), (offset, neg_half_sum[0]).
+  int16_t neg_sum;          // -(sum of v)
+  int16_t offset;           // smallest v + 128
+  int16_t neg_half_sum[2];  // as neg_sum, of either half of 16
 };
 static_assert(sizeof(ActCell) == 48);
 

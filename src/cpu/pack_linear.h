@@ -1,15 +1,16 @@
 #pragma once
 // PackedLinear: a weight matrix as the CPU kernels read it (layout: pack_layout.h), the only copy after loading. Made
 // in two steps: plan() checks the source and allocates; pack_panels() fills ranges of panels, which may run on several
-// threads at once. After that it is immutable and any thread may read it. Owner: the device's Linear.
+// threads at once. After that it is immutable and any thread may read it. The bytes lie in the device's WeightMemory,
+// which outlives it.
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
 #include "cpu/pack_layout.h"
+#include "cpu/weight_memory.h"
 #include "device/device.h"
 #include "device/quant.h"
 
@@ -32,7 +33,7 @@ class PackedLinear {
  public:
   // Fails, naming the tensor, when parts differ in cols, or a quantised part's cols are not a multiple of 32.
   // Compute::f32 dequantises everything to f32. The bias is not looked at.
-  static Result<PackedLinear> plan(const device::LinearSource& source, device::Compute compute);
+  static Result<PackedLinear> plan(const device::LinearSource& source, device::Compute compute, WeightMemory& memory);
   // Fills panels [first, last); the source is the one that was planned.
   void pack_panels(const device::LinearSource& source, uint32_t first, uint32_t last);
 
@@ -43,16 +44,12 @@ class PackedLinear {
   bool reads_cells() const { return reads_cells_; }    // some segment multiplies with quantised activations
   bool reads_floats() const { return reads_floats_; }  // some segment multiplies with f32 activations
   std::span<const PackSegment> segments() const { return segments_; }
-  const std::byte* data() const { return data_.get(); }
+  const std::byte* data() const { return data_; }
 
   // Weights of output row n as f32: what the file's bytes stand for. out: [cols].
   void dequantize_row(uint32_t n, float* out) const;
 
  private:
-  struct Unmap {
-    size_t bytes = 0;
-    void operator()(std::byte* data) const;
-  };
   uint32_t rows_ = 0;
   uint32_t cols_ = 0;
   uint32_t n_panels_ = 0;
@@ -60,7 +57,7 @@ class PackedLinear {
   bool reads_cells_ = false;
   bool reads_floats_ = false;
   std::vector<PackSegment> segments_;
-  std::unique_ptr<std::byte, Unmap> data_;
+  std::byte* data_ = nullptr;  // in the WeightMemory
 };
 
 }  // namespace heddle::cpu
