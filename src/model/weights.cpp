@@ -37,18 +37,9 @@ void Weights::vector(device::Vector& place, std::string name, uint32_t size) {
   vectors_.push_back({&place, std::move(name), size});
 }
 
-Result<std::vector<float>> Weights::optional_values(std::string_view name, uint32_t size) {
-  const GgufTensor* tensor = files_.find(weight(name));
-  if (tensor == nullptr) return std::vector<float>{};
-  read_.push_back(weight(name));
-  if (tensor->rows() != 1 || tensor->cols() != size)
-    return fail(fmt::format("{}: tensor {} is {}, expected [{}]", files_.path(), weight(name), tensor->shape(), size));
-  return vector_values(*tensor);
-}
-
 Result<void> Weights::check() const {
   std::vector<std::string> missing, misshaped, left_over;
-  std::unordered_set<std::string> wanted(read_.begin(), read_.end());
+  std::unordered_set<std::string> wanted(read_before_.begin(), read_before_.end());
   const auto want = [&](const std::string& name, uint32_t rows, uint32_t cols) {
     wanted.insert(name);
     const GgufTensor* tensor = files_.find(name);
@@ -98,11 +89,12 @@ Result<void> Weights::run(const LinearTask& task) const {
 
 Result<void> Weights::load() {
   if (auto checked = check(); !checked) return checked;
-  for (const VectorTask& task : vectors_) *task.place = device_.make_vector(vector_values(*files_.find(weight(task.name))));
+  for (const VectorTask& task : vectors_)
+    *task.place = device_.make_vector(vector_values(*files_.find(weight(task.name))));
 
   // Big ones first, so that no thread ends with one alone.
   for (LinearTask& task : linears_)
-    for (const LinearPart& part : task.parts) task.file_bytes += files_.find(weight(part.name))->data.size();
+    for (const LinearPart& part : task.parts) task.file_bytes += files_.find(weight(part.name))->data().size();
   std::stable_sort(linears_.begin(), linears_.end(),
                    [](const LinearTask& a, const LinearTask& b) { return a.file_bytes > b.file_bytes; });
   std::mutex mutex;
@@ -119,7 +111,7 @@ Result<void> Weights::load() {
 
 std::vector<float> vector_values(const GgufTensor& tensor) {
   std::vector<float> values(tensor.cols());
-  device::dequantize_row(tensor.type, tensor.data.data(), tensor.cols(), values.data());
+  device::dequantize_row(tensor.type, tensor.data().data(), tensor.cols(), values.data());
   return values;
 }
 

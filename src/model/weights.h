@@ -1,8 +1,8 @@
 #pragma once
-// From a weight file to canonical weights on a device. A family first declares what it needs, giving each weight's names
-// and shape and the place to put it; then load() compares the declarations with the file and packs in parallel. Missing,
-// misshaped and left-over tensors are one error that lists their names. Owner: load_model, on its thread, for the time of
-// loading; the places must outlive load(). Tensor names are GGUF's, without ".weight" and ".bias".
+// From a weight file to canonical weights on a device. A family first declares what it needs, giving each weight's
+// names and shape and the place to put it; then load() compares the declarations with the file and packs in parallel.
+// Missing, misshaped and left-over tensors are one error that lists their names. Owner: load_model, on its thread, for
+// the time of loading; the places must outlive load(). Tensor names are GGUF's, without ".weight" and ".bias".
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,17 +22,21 @@ struct LinearPart {
 
 class Weights {
  public:
-  Weights(const GgufSet& files, device::Device& device) : files_(files), device_(device) {}
+  // Rotary tables cover n_positions.
+  Weights(const GgufSet& files, device::Device& device, uint32_t n_positions)
+      : files_(files), device_(device), n_positions_(n_positions) {}
 
-  bool has(std::string_view name) const { return files_.find(std::string(name) + ".weight") != nullptr; }
+  uint32_t rope_table(const device::RopeSpec& spec, uint32_t head_dim) {
+    return device_.rope_table(spec, head_dim, n_positions_);
+  }
 
   // The parts, stacked along the output: [sum of rows, cols]. row_order as in LinearSource. With `bias`, every part has
   // one; they are stacked the same way (and are not permuted by row_order: no family needs both).
   void linear(std::unique_ptr<device::Linear>& place, std::vector<LinearPart> parts, uint32_t cols,
               std::vector<uint32_t> row_order = {}, bool bias = false);
   void vector(device::Vector& place, std::string name, uint32_t size);
-  // Plain values for the loader itself, read at once; empty, and nothing declared, if the file has no such tensor.
-  Result<std::vector<float>> optional_values(std::string_view name, uint32_t size);
+  // Tensors that need not be in the file and were read with the configuration.
+  void may_have(std::string name) { read_before_.push_back(name + ".weight"); }
 
   Result<void> load();
 
@@ -56,9 +60,10 @@ class Weights {
 
   const GgufSet& files_;
   device::Device& device_;
+  uint32_t n_positions_;
   std::vector<LinearTask> linears_;
   std::vector<VectorTask> vectors_;
-  std::vector<std::string> read_;  // by optional_values
+  std::vector<std::string> read_before_;
 };
 
 // The values of a one-dimensional tensor as f32.
