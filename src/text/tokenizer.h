@@ -10,6 +10,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "text/added_tokens.h"
 #include "text/vocab.h"
 
 namespace heddle::text {
@@ -50,6 +51,14 @@ class Tokenizer {
   explicit Tokenizer(Vocab vocab);
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // Text without added tokens, valid UTF-8.
+  virtual void encode_plain(std::string_view text, std::vector<TokenId>& ids, EncodeCounters& counters) const = 0;
+
+  const Vocab vocab_;
+
+ private:
+  const AddedTokens added_;
 };
 
 // Refuses, by name, a tokenizer model, pre-tokenizer or merge that it does not know.

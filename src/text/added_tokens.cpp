@@ -1,0 +1,58 @@
+#include "text/added_tokens.h"
+
+#include <algorithm>
+
+namespace heddle::text {
+
+AddedTokens::AddedTokens(const Vocab& vocab) : nodes_(1) {
+  std::vector<TokenId> order;
+  for (const TokenId id : vocab.added_tokens())
+    if (!vocab.token_bytes(id).empty()) order.push_back(id);
+  // Sorted, a token shares its longest known prefix with the one before it, and its new branch is the last child there.
+  std::ranges::sort(order, {}, [&](TokenId id) { return std::pair(vocab.token_bytes(id), id); });
+  std::vector<uint32_t> path;  // nodes along the last token
+  std::string_view last;
+  for (const TokenId id : order) {
+    const std::string_view text = vocab.token_bytes(id);
+    if (text == last) continue;  // the lowest id of equal texts
+    const auto shared = static_cast<size_t>(std::ranges::mismatch(text, last).in1 - text.begin());
+    const uint32_t sibling = shared < path.size() ? path[shared] : 0;
+    path.resize(shared);
+    for (size_t i = shared; i < text.size(); ++i) {
+      const auto node = static_cast<uint32_t>(nodes_.size());
+      nodes_.push_back({.byte = text[i]});
+      if (i == shared && sibling != 0 && i > 0) {
+        nodes_[sibling].next_sibling = node;
+      } else if (i == 0) {
+        root_[static_cast<unsigned char>(text[0])] = node;
+      } else {
+        nodes_[path.back()].first_child = node;
+      }
+      path.push_back(node);
+    }
+    nodes_[path.back()].id = id;
+    nodes_[path.back()].in_user_text = vocab.matches_in_user_text(id);
+    last = text;
+  }
+}
+
+AddedTokens::Match AddedTokens::next(std::string_view text, size_t from, const std::vector<TrustedRange>& trusted,
+                                     size_t& i) const {
+  for (size_t begin = from; begin < text.size(); ++begin) {
+    uint32_t node = root_[static_cast<unsigned char>(text[begin])];
+    if (node == 0) continue;
+    while (i < trusted.size() && trusted[i].end <= begin) ++i;
+    const size_t trusted_end = i < trusted.size() && trusted[i].begin <= begin ? trusted[i].end : begin;
+    Match longest;
+    for (size_t end = begin + 1; node != 0; ++end) {
+      const Node& n = nodes_[node];
+      if (n.id >= 0 && (n.in_user_text || end <= trusted_end)) longest = {begin, end, n.id};
+      if (end == text.size()) break;
+      node = child(node, text[end]);
+    }
+    if (longest.id >= 0) return longest;
+  }
+  return {text.size(), text.size(), -1};
+}
+
+}  // namespace heddle::text
