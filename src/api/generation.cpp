@@ -44,7 +44,6 @@ std::shared_ptr<engine::OutputSink> Generation::prompt_sink(uint32_t index, uint
 }
 
 void Generation::begin(std::function<void()> abort) {
-  begun_ = true;
   sink_->on_gone([self = weak_from_this(), abort = std::move(abort)](Gone) {
     if (const auto generation = self.lock()) generation->finished_ = true;
     abort();
@@ -54,11 +53,6 @@ void Generation::begin(std::function<void()> abort) {
     if (const auto generation = self.lock()) generation->drain();
   });
   sink_->start_stream(200, sse_content_type, {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
-}
-
-void Generation::keep_alive() {
-  if (options_.stream && begun_ && !finished_ && quiet_ && !behind_) sink_->write(sse_keep_alive);
-  quiet_ = true;
 }
 
 void Generation::on_delta(uint32_t prompt, const engine::Delta& delta) {
@@ -218,7 +212,6 @@ void Generation::finish_reply() {
 }
 
 void Generation::send(std::string_view event) {
-  quiet_ = false;
   switch (sink_->write(event)) {
     case Flow::open: break;
     case Flow::behind: behind_ = true; break;

@@ -42,9 +42,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void begin(std::function<void()> abort);
   // Another prompt of this exchange was refused: whatever still comes from the engine is not for the client.
   void refuse() { finished_ = true; }
-  // A comment frame on a stream that has been silent, so that no proxy closes it.
-  void keep_alive();
-  bool live() const { return !finished_; }
 
  private:
   struct Choice;
@@ -70,10 +67,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::string chunk_head_;               // everything of a chunk up to the choice, formatted once
   std::string buffer_;                   // reused for each event
   uint32_t ended_prompts_ = 0;
-  bool begun_ = false;
   bool behind_ = false;    // the socket is full: deltas gather in the choices
   bool finished_ = false;  // answered, failed, or the client has gone
-  bool quiet_ = true;      // nothing sent since the last keep_alive
 };
 
 }  // namespace heddle::api

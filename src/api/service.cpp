@@ -211,7 +211,6 @@ void Service::submit(Job& job) {
   generation->begin([this, ids = std::move(ids)] {
     for (const std::string& id : ids) engine_.abort(id);
   });
-  if (job.fields.stream.value_or(false)) streams_.push_back(generation);
 }
 
 ApiResult<uint32_t> Service::max_tokens_for(const GenerationFields& fields, size_t n_prompt, std::vector<std::string>& warnings) const {
@@ -276,15 +275,6 @@ void Service::models(HttpRequest, Sink sink) {
   }
   body += "]}";
   sink->reply({200, "application/json", std::move(body), {}});
-}
-
-void Service::keep_alive() {
-  std::erase_if(streams_, [](const std::weak_ptr<Generation>& stream) {
-    const auto generation = stream.lock();
-    if (generation == nullptr || !generation->live()) return true;
-    generation->keep_alive();
-    return false;
-  });
 }
 
 }  // namespace heddle::api

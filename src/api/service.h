@@ -41,9 +41,6 @@ class Service {
   void tokenize(HttpRequest request, Sink sink);
   void detokenize(HttpRequest request, Sink sink);
 
-  // Sends comment frames on streams that were silent since the last call.
-  void keep_alive();
-
  private:
   struct Job;
   ApiResult<void> check_model(const std::optional<std::string>& model) const;
@@ -63,7 +60,6 @@ class Service {
   GenerationLimits limits_;
   size_t max_token_bytes_ = 1;
   uint64_t requests_ = 0;  // numbers the requests: engine ids and seeds
-  std::vector<std::weak_ptr<Generation>> streams_;
 };
 
 }  // namespace heddle::api

@@ -194,16 +194,3 @@ TEST_CASE("a client that went away aborts its requests once and gets nothing mor
   CHECK(f.sink->events.size() == before);
   CHECK_FALSE(f.sink->ended);
 }
-
-TEST_CASE("a silent stream gets a comment frame, a talking one does not") {
-  Fixture f({.stream = true});
-  f.generation->keep_alive();
-  CHECK(f.sink->events.size() == 1);
-  CHECK(f.sink->events[0] == ": keep-alive\n\n");
-  f.text("a");
-  const size_t before = f.sink->events.size();
-  f.generation->keep_alive();
-  CHECK(f.sink->events.size() == before);
-  f.generation->keep_alive();
-  CHECK(f.sink->events.size() == before + 1);
-}
