@@ -307,6 +307,10 @@ HttpSession::Step HttpSession::parse_body() {
 
 api::HttpRequest HttpSession::take_request() { return std::move(request_); }
 
+bool HttpSession::has_unread() const {
+  return !input_.empty() || failure_ || (parser_ != nullptr && !parser_->is_done());
+}
+
 void HttpSession::answered() {
   HEDDLE_CHECK(state_ == State::answering);
   state_ = parser_->is_done() ? State::idle : State::discard;

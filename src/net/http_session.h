@@ -64,6 +64,8 @@ class HttpSession {
   State state() const { return state_; }
   bool input_ended() const { return input_ended_; }
   bool has_input() const { return !input_.empty(); }
+  void drop_input() { input_.consume(input_.size()); }
+  bool has_unread() const;  // closing now, with bytes that were sent and not read, would reset the connection
   size_t body_received() const { return body_received_; }  // of the present request
 
   // How to answer the present request.
