@@ -1,6 +1,7 @@
 #include "cpu/sample_row.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -15,7 +16,8 @@ struct Row {
   const device::SlotSampling& sampling;
   float max;                  // finite
   float inverse_temperature;  // 0 < it <= 1e5
-  SampleScratch& scratch;
+  const RowScan& scan;
+  PickScratch& scratch;
 
   uint32_t size() const { return static_cast<uint32_t>(logits.size()); }
 };
@@ -24,8 +26,8 @@ bool top_k_active(const device::SlotSampling& s, uint32_t n) {
   return s.top_k > 0 && static_cast<uint32_t>(s.top_k) < n;
 }
 
-bool before(const Candidate& a, const Candidate& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
+bool before(float logit_a, TokenId a, float logit_b, TokenId b) {
+  return logit_a != logit_b ? logit_a > logit_b : a < b;
 }
 
 TokenId argmax(std::span<const float> logits, std::span<const float> block_max, float max) {
@@ -34,59 +36,63 @@ TokenId argmax(std::span<const float> logits, std::span<const float> block_max, 
   return static_cast<TokenId>(std::find(from, logits.end(), max) - logits.begin());
 }
 
-// Lists the finite logits that are at least `bound`, ascending in id.
+uint64_t mass_of(float exp) { return static_cast<uint64_t>(static_cast<double>(exp) * kMassOne); }
+
+// Lists the logits that are at least `bound` and exceed -inf, with their exponentials.
 void list_at_least(const Row& row, float bound) {
-  auto& out = row.scratch.candidates;
-  out.clear();
+  PickScratch& s = row.scratch;
+  s.logits.resize(row.size() + 1);  // one to spare: an entry is written before it is known to count
+  s.tokens.resize(row.size() + 1);
+  s.exps.resize(row.size());
   const float* y = row.logits.data();
-  for (uint32_t b = 0; b < row.scratch.block_max.size(); ++b) {
-    if (!(row.scratch.block_max[b] >= bound)) continue;
+  uint32_t n = 0;
+  for (uint32_t b = 0; b < row.scan.block_max.size(); ++b) {
+    if (!(row.scan.block_max[b] >= bound)) continue;
     const uint32_t end = std::min(row.size(), (b + 1) * kSampleBlock);
-    for (uint32_t i = b * kSampleBlock; i < end; ++i)
-      if (y[i] >= bound && y[i] > -kInfinity) out.push_back({y[i], static_cast<TokenId>(i), 0});
+    for (uint32_t i = b * kSampleBlock; i < end; ++i) {
+      s.logits[n] = y[i];
+      s.tokens[n] = static_cast<TokenId>(i);
+      n += static_cast<uint32_t>(y[i] >= bound) & static_cast<uint32_t>(y[i] > -kInfinity);
+    }
   }
+  s.n_listed = n;
+  row.kernels.exps(s.logits.data(), n, row.max, row.inverse_temperature, s.exps.data());
 }
 
-void weigh(const Row& row) {
-  auto& list = row.scratch.candidates;
-  auto& values = row.scratch.values;
-  values.resize(2 * list.size());
-  for (size_t i = 0; i < list.size(); ++i) values[i] = list[i].logit;
-  float* exps = values.data() + list.size();
-  row.kernels.exps(values.data(), static_cast<uint32_t>(list.size()), row.max, row.inverse_temperature, exps);
-  for (size_t i = 0; i < list.size(); ++i)
-    list[i].mass = static_cast<uint64_t>(static_cast<double>(exps[i]) * kMassOne);
+template <class Keep>
+void keep_if(PickScratch& s, Keep keep) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < s.n_listed; ++i) {
+    if (!keep(i)) continue;
+    s.logits[n] = s.logits[i];
+    s.tokens[n] = s.tokens[i];
+    s.exps[n] = s.exps[i];
+    ++n;
+  }
+  s.n_listed = n;
 }
 
-uint64_t total_mass(std::span<const Candidate> list) {
+uint64_t listed_mass(const PickScratch& s) {
   uint64_t sum = 0;
-  for (const Candidate& c : list) sum += c.mass;
+  for (uint32_t i = 0; i < s.n_listed; ++i) sum += mass_of(s.exps[i]);
   return sum;
 }
 
-void list_top_k(const Row& row, uint32_t k) {
+// A lower bound of the k-th largest logit: k blocks have a logit that high.
+float top_k_bound(const Row& row, uint32_t k) {
   auto& bounds = row.scratch.values;
-  bounds.assign(row.scratch.block_max.begin(), row.scratch.block_max.end());
-  float bound = -kInfinity;
-  if (k <= bounds.size()) {
-    const auto kth = bounds.begin() + (k - 1);
-    std::nth_element(bounds.begin(), kth, bounds.end(), std::greater<>());
-    bound = *kth;
-  }
-  list_at_least(row, bound);
-  auto& list = row.scratch.candidates;
-  if (list.size() > k) {
-    std::nth_element(list.begin(), list.begin() + (k - 1), list.end(), before);
-    list.resize(k);
-    std::sort(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
-  }
+  bounds.assign(row.scan.block_max.begin(), row.scan.block_max.end());
+  if (k > bounds.size()) return -kInfinity;
+  const auto kth = bounds.begin() + (k - 1);
+  std::nth_element(bounds.begin(), kth, bounds.end(), std::greater<>());
+  return *kth;
 }
 
 // The mass of the whole row in units of exp(0), from the chunk sums; weights[c] becomes the mass of chunk c.
 double row_mass(const Row& row, std::vector<float>& weights) {
-  const auto& sums = row.scratch.chunk_sum;
+  const auto& sums = row.scan.chunk_sum;
   weights.resize(sums.size());
-  row.kernels.exps(row.scratch.chunk_max.data(), static_cast<uint32_t>(sums.size()), row.max, row.inverse_temperature,
+  row.kernels.exps(row.scan.chunk_max.data(), static_cast<uint32_t>(sums.size()), row.max, row.inverse_temperature,
                    weights.data());
   double mass = 0;
   for (size_t c = 0; c < sums.size(); ++c) {
@@ -96,35 +102,57 @@ double row_mass(const Row& row, std::vector<float>& weights) {
   return mass;
 }
 
-// The last token, in order of falling logit, of the smallest set whose mass reaches `target`. By selection: the half
-// that holds the border is searched, the other is only summed.
-Candidate mass_border(std::vector<Candidate>& list, double target) {
+// The last of the list, in order of falling logit, of the smallest set whose weight reaches `target`, given that
+// `above` weighs before all of them. The half that holds the border is searched, the other only summed.
+Candidate find_border(std::vector<Candidate>& list, uint64_t above, double target) {
+  const auto at = [&](size_t i) { return list.begin() + static_cast<std::ptrdiff_t>(i); };
   size_t low = 0, high = list.size();
-  uint64_t above = 0;  // mass of [0, low)
   while (high - low > 1) {
     const size_t middle = low + (high - low) / 2;
-    const auto at = [&](size_t i) { return list.begin() + static_cast<std::ptrdiff_t>(i); };
-    std::nth_element(at(low), at(middle), at(high), before);
-    const uint64_t mass = above + total_mass({list.data() + low, middle - low});
-    if (static_cast<double>(mass) >= target) {
+    std::nth_element(at(low), at(middle), at(high),
+                     [](const Candidate& a, const Candidate& b) { return before(a.logit, a.token, b.logit, b.token); });
+    uint64_t weight = above;
+    for (size_t i = low; i < middle; ++i) weight += list[i].weight;
+    if (static_cast<double>(weight) >= target) {
       high = middle;
     } else {
-      above = mass;
+      above = weight;
       low = middle;
     }
   }
   return list[low];
 }
 
-TokenId draw_from_list(std::span<const Candidate> list, double uniform) {
-  const uint64_t total = total_mass(list);
+// Eight bins an octave of the exponential, the largest (1) first.
+constexpr uint32_t kBins = 0x3f8 + 1;
+uint32_t bin_of(float exp) { return (kBins - 1) - (std::bit_cast<uint32_t>(exp) >> 20); }
+
+// Keeps the smallest set, in order of falling logit, whose weight reaches `target`; all, if all do not reach it.
+template <class Weight>
+void keep_until(PickScratch& s, Weight weight, double target) {
+  s.bins.assign(kBins, 0);
+  for (uint32_t i = 0; i < s.n_listed; ++i) s.bins[bin_of(s.exps[i])] += weight(s.exps[i]);
+  uint64_t above = 0;
+  uint32_t bin = 0;
+  while (bin < kBins && (s.bins[bin] == 0 || static_cast<double>(above + s.bins[bin]) < target)) above += s.bins[bin++];
+  if (bin == kBins) return;
+  s.border_bin.clear();
+  for (uint32_t i = 0; i < s.n_listed; ++i)
+    if (bin_of(s.exps[i]) == bin) s.border_bin.push_back({s.logits[i], s.tokens[i], weight(s.exps[i])});
+  const Candidate border = find_border(s.border_bin, above, target);
+  keep_if(s, [&](uint32_t i) {
+    const uint32_t b = bin_of(s.exps[i]);
+    return b < bin || (b == bin && !before(border.logit, border.token, s.logits[i], s.tokens[i]));
+  });
+}
+
+TokenId draw_from_list(const PickScratch& s, double uniform) {
+  const uint64_t total = listed_mass(s);  // not 0: the largest logit is listed
   const uint64_t target = std::min(static_cast<uint64_t>(uniform * static_cast<double>(total)), total - 1);
   uint64_t sum = 0;
-  for (const Candidate& c : list) {
-    sum += c.mass;
-    if (sum > target) return c.token;
-  }
-  return list.back().token;
+  uint32_t i = 0;
+  while ((sum += mass_of(s.exps[i])) <= target) ++i;
+  return s.tokens[i];
 }
 
 TokenId draw_from_row(const Row& row, double uniform) {
@@ -163,7 +191,7 @@ float top_p_bound(const Row& row, double mass) {
 
 }  // namespace
 
-void SampleScratch::prepare(uint32_t vocab_size) {
+void RowScan::prepare(uint32_t vocab_size) {
   block_max.resize(sample_blocks(vocab_size));
   chunk_max.resize(sample_chunks(vocab_size));
   chunk_sum.resize(sample_chunks(vocab_size));
@@ -174,27 +202,27 @@ bool needs_row_mass(const device::SlotSampling& sampling, uint32_t vocab_size) {
 }
 
 void sum_chunks(const SampleKernels& kernels, std::span<const float> logits, float temperature, uint32_t first,
-                uint32_t last, SampleScratch& scratch) {
+                uint32_t last, RowScan& scan) {
   const auto n = static_cast<uint32_t>(logits.size());
   constexpr uint32_t kBlocks = kSampleChunk / kSampleBlock;
   for (uint32_t c = first; c < last; ++c) {
     const uint32_t begin = c * kSampleChunk, end = std::min(n, begin + kSampleChunk);
     float max = -kInfinity;
-    for (uint32_t b = c * kBlocks; b < sample_blocks(end); ++b) max = std::max(max, scratch.block_max[b]);
-    scratch.chunk_max[c] = max;
+    for (uint32_t b = c * kBlocks; b < sample_blocks(end); ++b) max = std::max(max, scan.block_max[b]);
+    scan.chunk_max[c] = max;
     // A chunk of -inf holds nothing; one with +inf belongs to a row that pick_token settles without sums.
-    scratch.chunk_sum[c] =
+    scan.chunk_sum[c] =
         std::isfinite(max) ? kernels.exp_sum(logits.data() + begin, end - begin, max, 1.0f / temperature) : 0.0f;
   }
 }
 
-TokenId pick_token(const SampleKernels& kernels, std::span<const float> logits, const device::SlotSampling& sampling,
-                   double uniform, SampleScratch& scratch) {
-  const float max = *std::max_element(scratch.block_max.begin(), scratch.block_max.end());
+TokenId pick_token(const SampleKernels& kernels, std::span<const float> logits, const RowScan& scan,
+                   const device::SlotSampling& sampling, double uniform, PickScratch& scratch) {
+  const float max = *std::max_element(scan.block_max.begin(), scan.block_max.end());
   if (max == -kInfinity) return -1;
-  if (is_greedy(sampling) || max == kInfinity) return argmax(logits, scratch.block_max, max);
+  if (is_greedy(sampling) || max == kInfinity) return argmax(logits, scan.block_max, max);
 
-  const Row row{kernels, logits, sampling, max, 1.0f / sampling.temperature, scratch};
+  const Row row{kernels, logits, sampling, max, 1.0f / sampling.temperature, scan, scratch};
   const bool top_k = top_k_active(sampling, row.size());
   const bool min_p = sampling.min_p > 0;
   const bool top_p = sampling.top_p < 1;
@@ -202,7 +230,11 @@ TokenId pick_token(const SampleKernels& kernels, std::span<const float> logits, 
 
   double mass = 0;  // of what top_k and min_p keep, in units of kMassOne
   if (top_k) {
-    list_top_k(row, static_cast<uint32_t>(sampling.top_k));
+    const auto k = static_cast<uint32_t>(sampling.top_k);
+    list_at_least(row, top_k_bound(row, k));
+    if (scratch.n_listed > k)
+      keep_until(
+          scratch, [](float) { return uint64_t{1}; }, static_cast<double>(k));
   } else if (min_p) {
     list_at_least(row, min_p_bound(row));
   } else {
@@ -210,19 +242,12 @@ TokenId pick_token(const SampleKernels& kernels, std::span<const float> logits, 
     mass = whole * kMassOne;
     list_at_least(row, top_p_bound(row, whole));
   }
-  weigh(row);
-  auto& list = scratch.candidates;
-  if (min_p) {
-    const double least = static_cast<double>(std::min(sampling.min_p, 1.0f)) * kMassOne;
-    std::erase_if(list, [&](const Candidate& c) { return static_cast<double>(c.mass) < least; });
-  }
+  if (min_p) keep_if(scratch, [&](uint32_t i) { return scratch.exps[i] >= std::min(sampling.min_p, 1.0f); });
   if (top_p) {
-    if (top_k || min_p) mass = static_cast<double>(total_mass(list));
-    scratch.ordered = list;
-    const Candidate border = mass_border(scratch.ordered, static_cast<double>(sampling.top_p) * mass);
-    std::erase_if(list, [&](const Candidate& c) { return before(border, c); });
+    if (top_k || min_p) mass = static_cast<double>(listed_mass(scratch));
+    keep_until(scratch, mass_of, static_cast<double>(sampling.top_p) * mass);
   }
-  return draw_from_list(list, uniform);
+  return draw_from_list(scratch, uniform);
 }
 
 }  // namespace heddle::cpu

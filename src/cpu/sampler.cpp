@@ -71,7 +71,7 @@ struct Sampler::Sample final : Sampler::Command {
   struct RowState {
     std::atomic<uint32_t> parts_left{0};
     std::atomic<bool> nan{false};
-    SampleScratch scratch;
+    RowScan scan;
   };
 
   Sampler* sampler = nullptr;
@@ -106,12 +106,11 @@ struct Sampler::Sample final : Sampler::Command {
     const std::span<float> row = logits_of(i);
     const uint32_t begin = part * kPart, end = std::min(logits.cols, begin + kPart);
     bool nan = adjust(slot, rows[i].token_index, row, begin, end);
-    nan |=
-        sampler->kernels_.scan(row.data() + begin, end - begin, state.scratch.block_max.data() + begin / kSampleBlock);
+    nan |= sampler->kernels_.scan(row.data() + begin, end - begin, state.scan.block_max.data() + begin / kSampleBlock);
     if (nan) return state.nan.store(true, std::memory_order_relaxed);
     if (needs_row_mass(slot.sampling, logits.cols))
       sum_chunks(sampler->kernels_, row, slot.sampling.temperature, begin / kSampleChunk, sample_chunks(end),
-                 state.scratch);
+                 state.scan);
   }
 
   // Bias, minimum length and penalties for the ids in [begin, end). True if a logit that they touch is NaN: the mask
@@ -146,9 +145,11 @@ struct Sampler::Sample final : Sampler::Command {
     Slot& slot = sampler->slots_[rows[i].slot.value];
     const device::SlotSampling& s = slot.sampling;
     TokenId token = -1;
-    if (!state.nan.load(std::memory_order_relaxed))
-      token =
-          pick_token(sampler->kernels_, logits_of(i), s, philox_uniform(s.seed, rows[i].token_index), state.scratch);
+    if (!state.nan.load(std::memory_order_relaxed)) {
+      thread_local PickScratch scratch;  // large, and only as many are needed as there are threads
+      token = pick_token(sampler->kernels_, logits_of(i), state.scan, s, philox_uniform(s.seed, rows[i].token_index),
+                         scratch);
+    }
     // A row of nothing but -inf offers no token either; it ends like one with a NaN.
     out[i] = {token, token < 0};
     if (token < 0) return;
@@ -212,7 +213,7 @@ Sampler::Command& Sampler::sample(device::Tensor logits, std::span<const device:
     Sample::RowState& state = *command.states[i];
     state.parts_left.store(command.n_parts, std::memory_order_relaxed);
     state.nan.store(false, std::memory_order_relaxed);
-    state.scratch.prepare(vocab_size_);
+    state.scan.prepare(vocab_size_);
   }
   command.set_chunks(static_cast<uint32_t>(rows.size()) * command.n_parts);
   return command;

@@ -19,7 +19,6 @@
 namespace heddle::cpu {
 
 struct SampleKernels;
-struct SampleScratch;
 
 class Sampler {
  public:
