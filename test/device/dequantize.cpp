@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -65,9 +67,9 @@ std::vector<float> expand(QuantType type, const std::byte* row, uint32_t k) {
   std::vector<int8_t> codes(k);
   std::vector<float> scales(k / layout.group), mins(k / layout.group), out(k);
   canonical_row(type, row, k, {codes.data(), scales.data(), layout.has_min ? mins.data() : nullptr});
+  CHECK(*std::min_element(codes.begin(), codes.end()) >= layout.code_min);
+  CHECK(*std::max_element(codes.begin(), codes.end()) <= layout.code_max);
   for (uint32_t i = 0; i < k; ++i) {
-    CHECK(codes[i] >= layout.code_min);
-    CHECK(codes[i] <= layout.code_max);
     const float product = scales[i / layout.group] * static_cast<float>(codes[i]);
     out[i] = layout.has_min ? product + mins[i / layout.group] : product;
   }

@@ -132,6 +132,14 @@ TEST_CASE("a part under a name that does not tell the others' is refused, and so
   CHECK(error_of(folder.part(4, 3)).find("must be named like") != std::string::npos);
 }
 
+TEST_CASE("a single part of a split model cannot stand for the whole") {
+  const std::string bytes = part(0, 3, 3).build();
+  std::vector<GgufFile> parts;
+  parts.push_back(GgufFile::parse(as_bytes(bytes), "x.gguf").value());
+  CHECK(GgufSet::join(std::move(parts)).error().message ==
+        "x.gguf: metadata key 'split.count': is 3, but this is the only part");
+}
+
 TEST_CASE("a part that is cut is refused with its name") {
   const Folder folder;
   write_model(folder);

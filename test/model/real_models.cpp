@@ -1,4 +1,4 @@
-// The two models that tools/test installs.
+// Files that others wrote: the two models that tools/test installs, and the fuzz corpus.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/dequantize.h"
+#include "model/config.h"
 #include "model/gguf_set.h"
 
 namespace heddle::model {
@@ -59,6 +60,17 @@ TEST_CASE("Gemma 3 270M opens: keys, vocabulary and tensors are what the referen
   CHECK(set.n_tensors() == 236);
   CHECK(count_types(set) ==
         std::map<std::string, int>{{"F32", 109}, {"Q5_0", 81}, {"Q4_K", 27}, {"Q8_0", 10}, {"Q6_K", 9}});
+}
+
+TEST_CASE("the fuzz corpus starts from files that are read to the end") {
+  for (const char* family : {"llama", "qwen2", "gemma3"}) {
+    CAPTURE(family);
+    const Result<GgufSet> set = GgufSet::open(fmt::format("{}/test/data/fuzz/gguf/{}.gguf", HEDDLE_SOURCE_DIR, family));
+    REQUIRE_MESSAGE(set.has_value(), set.error().message);
+    const Result<ModelConfig> config = read_config(*set);
+    REQUIRE_MESSAGE(config.has_value(), config.error().message);
+    CHECK(family_name(config->family) == family);
+  }
 }
 
 TEST_CASE("rows of real tensors dequantise to what the reference makes of them") {
