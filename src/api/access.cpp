@@ -39,14 +39,16 @@ std::optional<std::string_view> bearer_token(const HttpRequest& request) {
 Result<void> validate(const AccessPolicy& policy) {
   for (const std::string& key : policy.keys) {
     if (key.empty()) return fail("--api-key: a key is empty");
-    if (!is_header_text(key)) return fail("--api-key: a key has a blank, or a character outside ASCII, which no client can send");
+    if (!is_header_text(key))
+      return fail("--api-key: a key has a blank, or a character outside ASCII, which no client can send");
   }
   for (const std::string& origin : policy.allowed_origins) {
     if (origin == "*") continue;
     const size_t scheme_end = origin.find("://");
     if (scheme_end == 0 || scheme_end == std::string::npos || !is_header_text(origin) ||
         origin.find('/', scheme_end + 3) != std::string::npos) {
-      return fail(fmt::format("--allowed-origins: '{}' is no origin; it looks like https://host:port, or * for all", origin));
+      return fail(
+          fmt::format("--allowed-origins: '{}' is no origin; it looks like https://host:port, or * for all", origin));
     }
   }
   return {};

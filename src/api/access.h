@@ -1,7 +1,7 @@
 #pragma once
-// Who may call: API keys, and the headers that let a browser page of another origin call (CORS). Pure functions over a request; any
-// thread. Keys are asked for by default: a path is open only if it stands, letter for letter, in the short list below, so that a
-// new route, or an odd spelling of an old one, is never open by accident.
+// Who may call: API keys, and the headers that let a browser page of another origin call (CORS). Pure functions over a
+// request; any thread. Keys are asked for by default: a path is open only if it stands, letter for letter, in the short
+// list below, so that a new route, or an odd spelling of an old one, is never open by accident.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,7 +31,8 @@ bool equals_in_constant_time(std::string_view a, std::string_view b);
 // For every answer to this request, whatever its status: nothing for a request without Origin.
 HeaderList cors_headers(const AccessPolicy& policy, const HttpRequest& request);
 
-// A browser's question before the real request: OPTIONS with Origin and Access-Control-Request-Method. It carries no key.
+// A browser's question before the real request: OPTIONS with Origin and Access-Control-Request-Method. It carries no
+// key.
 bool is_preflight(const HttpRequest& request);
 HttpReply preflight_reply(const AccessPolicy& policy, const HttpRequest& request);  // cors_headers() come on top
 

@@ -61,13 +61,15 @@ std::optional<HttpReply> Router::refuse(const HttpRequest& head) const {
   if (methods == nullptr) return error_reply({404, fmt::format("there is no {} here", quoted(head.path)), {}});
   if (find(*methods, head.method) == nullptr) {
     const std::string list = allowed(*methods);
-    HttpReply reply = error_reply({405, fmt::format("{} takes {}, not {}", quoted(head.path), list, quoted(head.method)), {}});
+    HttpReply reply =
+        error_reply({405, fmt::format("{} takes {}, not {}", quoted(head.path), list, quoted(head.method)), {}});
     reply.headers.push_back({"Allow", list});
     return reply;
   }
   const auto coding = head.header("Content-Encoding");
   if (coding && !equals_ignoring_case(trim(*coding), "identity")) {
-    return error_reply({415, fmt::format("a body in Content-Encoding {} is not read here", quoted(*coding)), "Content-Encoding"});
+    return error_reply(
+        {415, fmt::format("a body in Content-Encoding {} is not read here", quoted(*coding)), "Content-Encoding"});
   }
   return std::nullopt;
 }

@@ -1,7 +1,7 @@
 #pragma once
-// From a request to its endpoint: an exact table of paths and methods, behind the checks that hold for all of them. Filled by app at
-// start, owned by it, read on the loop thread. What is not served here is answered in admit(), before a body is read:
-// preflight 204, wrong key 401, unknown path 404, wrong method 405 with Allow, coded body 415.
+// From a request to its endpoint: an exact table of paths and methods, behind the checks that hold for all of them.
+// Filled by app at start, owned by it, read on the loop thread. What is not served here is answered in admit(), before
+// a body is read: preflight 204, wrong key 401, unknown path 404, wrong method 405 with Allow, coded body 415.
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,8 +19,8 @@ class Router final : public Handler {
 
   explicit Router(AccessPolicy policy) : policy_(std::move(policy)) {}
 
-  // `path` as it stands after decoding. A path that ends in "/*" takes every longer one that has no exact entry; the longest such
-  // prefix wins. GET answers HEAD too. Adding one pair twice is a bug.
+  // `path` as it stands after decoding. A path that ends in "/*" takes every longer one that has no exact entry; the
+  // longest such prefix wins. GET answers HEAD too. Adding one pair twice is a bug.
   void add(std::string method, std::string path, Endpoint endpoint);
 
   Admission admit(const HttpRequest& head) override;

@@ -7,6 +7,7 @@
 
 #include "api/json_text.h"
 #include "base/check.h"
+#include "text/chat_prompt.h"
 
 namespace heddle::api {
 namespace json = boost::json;
@@ -250,13 +251,9 @@ ApiResult<std::vector<TokenId>> Service::encode_text(std::string_view text, bool
 
 ApiResult<std::vector<TokenId>> Service::encode_chat(const text::ChatInput& input, bool add_special) const {
   if (template_ == nullptr) return bad_request("messages", template_problem_);
-  Result<text::Rendered, text::TemplateError> rendered = template_->render(input);
-  if (!rendered) return bad_request("messages", rendered.error().message);
-  std::vector<text::EncodeSpan> spans;
-  spans.reserve(rendered->spans.size());
-  for (const text::TextSpan& span : rendered->spans)
-    spans.push_back({std::string_view(rendered->text).substr(span.begin, span.end - span.begin), !span.from_request});
-  return tokenizer_->encode(spans, {.add_bos = add_special && tokenizer_->vocab().add_bos(), .add_eos = false});
+  auto ids = text::encode_chat(*template_, *tokenizer_, input, {.add_bos = add_special && tokenizer_->vocab().add_bos(), .add_eos = false});
+  if (!ids) return bad_request("messages", ids.error().message);
+  return std::move(*ids);
 }
 
 void Service::models(HttpRequest, Sink sink) {

@@ -45,7 +45,7 @@ std::optional<uint64_t> parse_count(const std::string& text) {
 }
 
 void add_model_options(CLI::App& command, ModelOptions& options, std::string& config_file) {
-  command.add_option("model,--model", options.model, "Path of the model, a GGUF file (or the first of a split one)")->required()->group(kModelGroup);
+  command.add_option("model,--model", options.model, "Path of the model, a GGUF file (or the first of a split one)")->group(kModelGroup);
   command.add_option("--max-model-len", options.max_model_len, "Longest prompt plus output, in tokens; accepts 8K [default: the model's]")
       ->transform(count_between(1, 1u << 24))->group(kModelGroup);
   command.add_option("--chat-template", options.chat_template, "Jinja template for chat, a file or its text [default: the model's own]")->group(kModelGroup);

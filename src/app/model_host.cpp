@@ -1,0 +1,126 @@
+#include "app/model_host.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <thread>
+
+#include "engine/device_runner.h"
+#include "text/gguf_vocab.h"
+
+namespace heddle::app {
+namespace {
+
+// Which depth measures best on the CPU: docs/benchmarks.md.
+constexpr uint32_t kDefaultDepth = 1;
+
+// --chat-template: the name of a file, or the template itself.
+Result<std::string> template_source(const ModelOptions& options, const model::GgufSet& files) {
+  if (options.chat_template.empty()) {
+    const auto own = files.metadata().get_string("tokenizer.chat_template");
+    return own ? std::string(*own) : std::string();
+  }
+  if (options.chat_template.find('{') != std::string::npos) return options.chat_template;
+  std::ifstream file(options.chat_template, std::ios::binary);
+  if (!file) return fail(fmt::format("--chat-template {}: there is no such file, and it is no template text either", options.chat_template));
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+Result<void> load_template(const ModelOptions& options, const model::GgufSet& files, LoadedModel& loaded) {
+  Result<std::string> source = template_source(options, files);
+  if (!source) return tl::unexpected(source.error());
+  if (source->empty()) {
+    loaded.template_problem = "this model has no chat template: use /v1/completions, or start the server with --chat-template";
+    return {};
+  }
+  const text::Vocab& vocab = loaded.tokenizer->vocab();
+  Result<text::ChatTemplate> parsed = text::ChatTemplate::parse(*source, vocab.token_bytes(vocab.bos()), vocab.token_bytes(vocab.eos()));
+  if (!parsed) {
+    // A template that the user gave must work; one that came with the file only takes the chat route away.
+    if (!options.chat_template.empty()) return fail(fmt::format("--chat-template: {}", parsed.error().message));
+    loaded.template_problem = fmt::format("the model's chat template cannot be used: {}", parsed.error().message);
+    return {};
+  }
+  loaded.chat_template = std::make_shared<const text::ChatTemplate>(std::move(*parsed));
+  return {};
+}
+
+}  // namespace
+
+Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop) {
+  if (options.model.empty()) return fail("no model was given: name a GGUF file");
+  if (!options.enable_chunked_prefill && options.max_model_len && options.max_num_batched_tokens < *options.max_model_len)
+    return fail(fmt::format("--no-enable-chunked-prefill needs --max-num-batched-tokens ({}) of at least --max-model-len ({})", options.max_num_batched_tokens, *options.max_model_len));
+  if (options.max_num_batched_tokens < options.max_num_seqs)
+    return fail(fmt::format("--max-num-batched-tokens ({}) must be at least --max-num-seqs ({})", options.max_num_batched_tokens, options.max_num_seqs));
+  Result<model::GgufSet> files = model::GgufSet::open(options.model);
+  if (!files) return tl::unexpected(files.error());
+  Result<model::ModelConfig> config = model::read_config(*files);
+  if (!config) return tl::unexpected(config.error());
+  Result<std::unique_ptr<cpu::CpuDevice>> device = cpu::CpuDevice::create(loop, {.threads = options.threads, .compute = options.compute});
+  if (!device) return tl::unexpected(device.error());
+
+  const uint32_t depth = options.pipeline_depth > 0 ? options.pipeline_depth : kDefaultDepth;
+  const model::MemoryNeed need = model::memory_need(*files, *config, **device, options.compute, options.max_num_batched_tokens, options.max_num_seqs);
+  MemoryRequest request;
+  request.weights = need.weights;
+  request.kv_per_token = need.kv_per_token;
+  request.activations = need.activations;
+  request.model_context = config->context_length;
+  request.max_model_len = options.max_model_len;
+  request.max_num_seqs = options.max_num_seqs;
+  request.block_size = options.block_size;
+  request.kv_cache_memory_bytes = options.kv_cache_memory_bytes;
+  request.num_blocks = options.num_gpu_blocks_override;
+  Result<MemoryPlan> plan = plan_memory(request, read_memory_limit());
+  if (!plan) return tl::unexpected(plan.error());
+  return PreparedModel{std::move(*files), std::move(*config), std::move(*device), std::move(*plan), depth};
+}
+
+Result<LoadedModel> load_model(const ModelOptions& options, PreparedModel& prepared, const std::function<void(const char*)>& phase) {
+  LoadedModel loaded;
+  // The tokenizer's tables are built while the weights are packed.
+  Result<std::unique_ptr<const text::Tokenizer>> tokenizer = fail("");
+  std::thread text_loader([&] {
+    const Result<text::VocabData> vocab = text::read_vocab(prepared.files.metadata());
+    tokenizer = vocab ? text::make_tokenizer(*vocab) : tl::unexpected(vocab.error());
+  });
+  phase("loading weights");
+  auto model = model::load_model(prepared.files, *prepared.device, prepared.plan.max_model_len);
+  phase("loading tokenizer");
+  text_loader.join();
+  if (!model) return tl::unexpected(model.error());
+  if (!tokenizer) return tl::unexpected(tokenizer.error());
+  loaded.model = std::move(*model);
+  loaded.tokenizer = std::move(*tokenizer);
+  if (Result<void> parsed = load_template(options, prepared.files, loaded); !parsed) return tl::unexpected(parsed.error());
+  return loaded;
+}
+
+std::unique_ptr<engine::Engine> make_engine(const ModelOptions& options, PreparedModel& prepared, LoadedModel& loaded, boost::asio::io_context& context) {
+  engine::Config config;
+  config.pipeline_depth = prepared.pipeline_depth;
+  config.scheduler.max_num_seqs = options.max_num_seqs;
+  config.scheduler.max_num_batched_tokens = options.max_num_batched_tokens;
+  config.scheduler.max_model_len = prepared.plan.max_model_len;
+  config.scheduler.block_size = prepared.plan.block_size;
+  config.scheduler.n_blocks = prepared.plan.n_blocks;
+  config.scheduler.long_prefill_token_threshold = options.long_prefill_token_threshold;
+  config.scheduler.enable_prefix_caching = options.enable_prefix_caching;
+  config.scheduler.enable_chunked_prefill = options.enable_chunked_prefill;
+  config.scheduler.prefix_hash_seed = options.prefix_hash_seed ? *options.prefix_hash_seed : (uint64_t{std::random_device{}()} << 32) ^ std::random_device{}();
+  engine::DeviceRunnerOptions runner;
+  runner.max_num_seqs = options.max_num_seqs;
+  runner.max_num_batched_tokens = options.max_num_batched_tokens;
+  runner.n_blocks = prepared.plan.n_blocks;
+  runner.block_size = prepared.plan.block_size;
+  runner.pipeline_depth = prepared.pipeline_depth;
+  return std::make_unique<engine::Engine>(
+      config, std::make_unique<engine::DeviceRunner>(context.get_executor(), std::move(prepared.device), std::move(loaded.model), runner), loaded.tokenizer);
+}
+
+}  // namespace heddle::app
