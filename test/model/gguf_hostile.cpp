@@ -276,7 +276,7 @@ TEST_CASE("any byte may be wrong: the file opens with everything inside its byte
     std::vector<char> bytes(original.begin(), original.end());
     for (auto n = random() % 3 + 1; n > 0; --n) {
       char& byte = bytes[random() % bytes.size()];
-      byte = static_cast<char>(random() % 4 == 0 ? random() : byte ^ (1 << random() % 8));
+      byte = static_cast<char>(random() % 4 == 0 ? random() : static_cast<uint8_t>(byte) ^ (1u << random() % 8));
     }
     const std::span<const std::byte> view = std::as_bytes(std::span(bytes));
     const Result<GgufFile> file = GgufFile::parse(view, "x.gguf");
