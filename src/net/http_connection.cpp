@@ -85,7 +85,9 @@ void HttpConnection::take_read(IoResult result) {
       break;
     case IoStatus::failed:
     case IoStatus::would_block:
-    case IoStatus::cancelled: cut(api::Gone::disconnected); break;
+    case IoStatus::cancelled:
+      cut(api::Gone::disconnected);
+      break;
   }
 }
 
@@ -126,18 +128,26 @@ void HttpConnection::advance() {
   bool waits = false;
   while (phase_ == Phase::receiving && !waits) {
     switch (session_.next()) {
-      case HttpSession::Step::read: waits = true; break;
-      case HttpSession::Step::admit: admit(); break;
+      case HttpSession::Step::read:
+        waits = true;
+        break;
+      case HttpSession::Step::admit:
+        admit();
+        break;
       case HttpSession::Step::send_continue:
         outbox_.tail() += continue_line;
         send_pending();
         break;
-      case HttpSession::Step::dispatch: dispatch(); break;
+      case HttpSession::Step::dispatch:
+        dispatch();
+        break;
       case HttpSession::Step::fail:
         open_record();
         answer(session_.failure(), false);
         break;
-      case HttpSession::Step::close: close(); break;
+      case HttpSession::Step::close:
+        close();
+        break;
     }
     if (session_.state() != seen_) {
       seen_ = session_.state();
@@ -199,7 +209,8 @@ void HttpConnection::dispatch() {
   try {
     context_.handler.handle(session_.take_request(), std::move(sink));
   } catch (const std::exception& error) {
-    log::error("{} {}: the handler failed: {}", record_ ? record_->method : "", record_ ? record_->path : "", error.what());
+    log::error("{} {}: the handler failed: {}", record_ ? record_->method : "", record_ ? record_->path : "",
+               error.what());
   }
   if (phase_ == Phase::awaiting && session_.input_ended()) cut(api::Gone::disconnected);
 }
@@ -389,7 +400,8 @@ void HttpConnection::sweep(MonotonicTime now) {
   } else if (phase_ == Phase::streaming) {
     if (std::exchange(wrote_, false)) {
       quiet_mark_ = now;
-    } else if (is_event_stream_ && limit.sse_keep_alive.count() > 0 && overdue(now, quiet_mark_, limit.sse_keep_alive)) {
+    } else if (is_event_stream_ && limit.sse_keep_alive.count() > 0 &&
+               overdue(now, quiet_mark_, limit.sse_keep_alive)) {
       write(api::sse_keep_alive);
     }
   } else if (phase_ == Phase::receiving) {
@@ -410,7 +422,8 @@ void HttpConnection::sweep(MonotonicTime now) {
         break;
       case HttpSession::State::admitting:
       case HttpSession::State::answering:
-      case HttpSession::State::closed: break;
+      case HttpSession::State::closed:
+        break;
     }
   }
 }

@@ -1,10 +1,10 @@
 #pragma once
-// One client on the wire: performs the steps of its HttpSession over its Connection, and is what a ResponseSink writes to. Kept
-// alive by its serving coroutine; loop thread only.
+// One client on the wire: performs the steps of its HttpSession over its Connection, and is what a ResponseSink writes
+// to. Kept alive by its serving coroutine; loop thread only.
 //
-// Two coroutines at most: serve() always has a read pending (the next request, and the watch for a client that leaves), flush()
-// exists only while the kernel takes less than it is given. Everything else is plain functions that never wait. Whatever goes
-// wrong ends in cut(), which closes the stream; serve() then comes back, and tells the handler.
+// Two coroutines at most: serve() always has a read pending (the next request, and the watch for a client that leaves),
+// flush() exists only while the kernel takes less than it is given. Everything else is plain functions that never wait.
+// Whatever goes wrong ends in cut(), which closes the stream; serve() then comes back, and tells the handler.
 #include <list>
 #include <memory>
 #include <optional>
@@ -103,16 +103,16 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   Phase phase_ = Phase::receiving;
   HttpSession::State seen_ = HttpSession::State::idle;  // the state that receive_mark_ is about
   MonotonicTime receive_mark_;                          // when seen_, or lingering, began
-  MonotonicTime write_mark_{};                          // last time the kernel took a byte, while the outbox is not empty
-  MonotonicTime quiet_mark_{};                          // sweep that last saw the stream written to
+  MonotonicTime write_mark_{};  // last time the kernel took a byte, while the outbox is not empty
+  MonotonicTime quiet_mark_{};  // sweep that last saw the stream written to
   size_t lingered_ = 0;
-  bool keep_alive_ = false;     // after the present answer
-  bool chunked_ = false;        // framing of the present stream
+  bool keep_alive_ = false;  // after the present answer
+  bool chunked_ = false;     // framing of the present stream
   bool is_event_stream_ = false;
-  bool wrote_ = false;          // since the last sweep
-  bool behind_ = false;         // the handler was told so and waits for on_writable
+  bool wrote_ = false;   // since the last sweep
+  bool behind_ = false;  // the handler was told so and waits for on_writable
   bool flusher_runs_ = false;
-  bool advancing_ = false;      // advance() is on the stack
+  bool advancing_ = false;  // advance() is on the stack
 };
 
 }  // namespace heddle::net

@@ -193,12 +193,16 @@ HttpSession::Step HttpSession::parse_head() {
 
   BeastError error;
   const std::string_view bytes = input_.view();
+  const size_t line_end = bytes.find('\n');
+  if (line_end != std::string_view::npos && (line_end == 0 || bytes[line_end - 1] != '\r')) {
+    return fail(400, "malformed HTTP request: lines end with carriage return and line feed");
+  }
   const size_t taken = parser_->put(boost::asio::const_buffer(bytes.data(), bytes.size()), error);
   head_received_ += taken;
   const size_t pending = error == http::error::need_more ? bytes.size() - taken : 0;
   input_.consume(taken);
   if (error == http::error::header_limit || head_received_ + pending > limits_.head_bytes) {
-    if (head_received_ == 0)
+    if (head_received_ == 0 && line_end >= limits_.head_bytes)
       return fail(414, fmt::format("the request line is longer than {} bytes", limits_.head_bytes));
     return fail(431, fmt::format("the request's head is longer than {} bytes", limits_.head_bytes));
   }

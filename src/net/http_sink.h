@@ -1,6 +1,6 @@
 #pragma once
-// The handler's handle on one exchange. Knows its connection while the answer is incomplete and the client is there; after that
-// every call is a no-op. Owned by the handler; loop thread only.
+// The handler's handle on one exchange. Knows its connection while the answer is incomplete and the client is there;
+// after that every call is a no-op. Owned by the handler; loop thread only.
 #include "api/http.h"
 #include "net/asio.h"
 

@@ -1,7 +1,7 @@
 #pragma once
-// Bytes on their way to the kernel, in order. Owned by one HttpConnection; loop thread only. Text is formatted straight into
-// tail(); what the kernel has taken is dropped from the front. Keeps its memory between events, so a stream whose reader keeps up
-// allocates nothing.
+// Bytes on their way to the kernel, in order. Owned by one HttpConnection; loop thread only. Text is formatted straight
+// into tail(); what the kernel has taken is dropped from the front. Keeps its memory between events, so a stream whose
+// reader keeps up allocates nothing.
 #include <cstddef>
 #include <string>
 #include <string_view>

@@ -1,5 +1,6 @@
 #pragma once
-// Ids for requests that bring none: 32 hexadecimal digits, unpredictable enough not to collide between servers. Loop thread only.
+// Ids for requests that bring none: 32 hexadecimal digits, unpredictable enough not to collide between servers. Loop
+// thread only.
 #include <string>
 
 namespace heddle::net {

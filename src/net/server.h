@@ -1,10 +1,10 @@
 #pragma once
-// The HTTP server: listeners, the connections they bring, the sweep that enforces their deadlines, and the stop in two phases.
-// Owned by app; loop thread only. The handler must outlive it. Every fault of one client stays that client's.
+// The HTTP server: listeners, the connections they bring, the sweep that enforces their deadlines, and the stop in two
+// phases. Owned by app; loop thread only. The handler must outlive it. Every fault of one client stays that client's.
 //
-// Stop: begin_stop() takes no new connection and closes the idle ones; requests under way go on, each the last of its connection.
-// At the deadline, or when cut_all() is called, what remains is cut with Gone::shutdown. stop() does all of it and returns when no
-// coroutine is left; it must have returned before the server is destroyed.
+// Stop: begin_stop() takes no new connection and closes the idle ones; requests under way go on, each the last of its
+// connection. At the deadline, or when cut_all() is called, what remains is cut with Gone::shutdown. stop() does all of
+// it and returns when no coroutine is left; it must have returned before the server is destroyed.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,8 +23,8 @@ class Server {
 
   // Listens and serves from now on; may be called again for another address. Fails with one line for a person.
   Result<void> listen(const std::string& host, uint16_t port);
-  uint16_t port() const;                        // of the first listener: the one chosen when 0 was asked for
-  std::vector<std::string> addresses() const;   // "127.0.0.1:8000"
+  uint16_t port() const;                       // of the first listener: the one chosen when 0 was asked for
+  std::vector<std::string> addresses() const;  // "127.0.0.1:8000"
 
   void begin_stop();
   Task<> stop(MonotonicTime deadline);

@@ -16,7 +16,8 @@ TEST_CASE("a whole answer has its length, date and the connection's fate") {
   std::string out;
   append_head(out, head, 784111777);
   CHECK(out ==
-        "HTTP/1.1 404 Not Found\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: heddle\r\nContent-Type: application/json\r\n"
+        "HTTP/1.1 404 Not Found\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: heddle\r\nContent-Type: "
+        "application/json\r\n"
         "Content-Length: 12\r\nX-Request-Id: id-1\r\nVary: Origin\r\nAllow: GET\r\n\r\n");
 }
 

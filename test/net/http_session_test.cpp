@@ -1,5 +1,5 @@
-// The HTTP session by tables: bytes in, steps out. Every case runs three times: the input in one piece, byte by byte, and in pieces of
-// seven, and must take the same steps each time.
+// The HTTP session by tables: bytes in, steps out. Every case runs three times: the input in one piece, byte by byte,
+// and in pieces of seven, and must take the same steps each time.
 #include "net/http_session.h"
 
 #include <doctest/doctest.h>
@@ -38,7 +38,8 @@ struct Driver {
   void step() {
     while (!ended) {
       switch (session.next()) {
-        case HttpSession::Step::read: return;
+        case HttpSession::Step::read:
+          return;
         case HttpSession::Step::admit:
           trace.push_back(fmt::format("{} {}{}", session.head().method, session.head().path,
                                       session.head().query.empty() ? "" : "?" + session.head().query));
@@ -54,7 +55,9 @@ struct Driver {
             session.proceed();
           }
           break;
-        case HttpSession::Step::send_continue: trace.push_back("continue"); break;
+        case HttpSession::Step::send_continue:
+          trace.push_back("continue");
+          break;
         case HttpSession::Step::dispatch: {
           const std::string body = session.take_request().body;
           if (!body.empty()) trace.push_back(fmt::format("[{}]", body));
@@ -124,55 +127,77 @@ TEST_CASE("requests are taken in all the forms of HTTP/1.x") {
       {"simple", "GET /health HTTP/1.1\r\n" + host + "\r\n", {"GET /health", "answered", "close"}},
       {"query", "GET /a?b=c%20d HTTP/1.1\r\n" + host + "\r\n", {"GET /a?b=c%20d", "answered", "close"}},
       {"nothing at all", "", {"close"}},
-      {"keep-alive", "GET /1 HTTP/1.1\r\n" + host + "\r\nGET /2 HTTP/1.1\r\n" + host + "\r\n",
+      {"keep-alive",
+       "GET /1 HTTP/1.1\r\n" + host + "\r\nGET /2 HTTP/1.1\r\n" + host + "\r\n",
        {"GET /1", "answered", "GET /2", "answered", "close"}},
-      {"connection close", "GET /1 HTTP/1.1\r\n" + host + "Connection: close\r\n\r\nGET /2 HTTP/1.1\r\n" + host + "\r\n",
+      {"connection close",
+       "GET /1 HTTP/1.1\r\n" + host + "Connection: close\r\n\r\nGET /2 HTTP/1.1\r\n" + host + "\r\n",
        {"GET /1", "answered, close"}},
       {"close among other tokens, any case",
-       "GET /1 HTTP/1.1\r\n" + host + "connection: Foo, CLOSE\r\n\r\n", {"GET /1", "answered, close"}},
+       "GET /1 HTTP/1.1\r\n" + host + "connection: Foo, CLOSE\r\n\r\n",
+       {"GET /1", "answered, close"}},
       {"HTTP/1.0", "GET /1 HTTP/1.0\r\n\r\n", {"GET /1", "answered, close"}},
-      {"HTTP/1.0 keep-alive", "GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /2 HTTP/1.0\r\n\r\n",
+      {"HTTP/1.0 keep-alive",
+       "GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /2 HTTP/1.0\r\n\r\n",
        {"GET /1", "answered", "GET /2", "answered, close"}},
-      {"absolute URI", "GET http://h:8000/v1/models?x HTTP/1.1\r\n" + host + "\r\n", {"GET /v1/models?x", "answered", "close"}},
+      {"absolute URI",
+       "GET http://h:8000/v1/models?x HTTP/1.1\r\n" + host + "\r\n",
+       {"GET /v1/models?x", "answered", "close"}},
       {"absolute URI without a path", "GET HTTP://h HTTP/1.1\r\n" + host + "\r\n", {"GET /", "answered", "close"}},
       {"asterisk", "OPTIONS * HTTP/1.1\r\n" + host + "\r\n", {"OPTIONS *", "answered", "close"}},
       {"HEAD", "HEAD /health HTTP/1.1\r\n" + host + "\r\n", {"HEAD /health", "answered", "close"}},
       {"unknown method", "BREW /pot HTTP/1.1\r\n" + host + "\r\n", {"BREW /pot", "answered", "close"}},
-      {"percent escapes are decoded once", "GET /%63hat/%2563 HTTP/1.1\r\n" + host + "\r\n",
+      {"percent escapes are decoded once",
+       "GET /%63hat/%2563 HTTP/1.1\r\n" + host + "\r\n",
        {"GET /chat/%63", "answered", "close"}},
       {"slashes are kept", "GET //v1/x/ HTTP/1.1\r\n" + host + "\r\n", {"GET //v1/x/", "answered", "close"}},
-      {"empty lines before a request", "\r\n\r\nGET / HTTP/1.1\r\n" + host + "\r\n\r\n", {"GET /", "answered", "close"}},
-      {"body", "POST /x HTTP/1.1\r\n" + host + "Content-Length: 5\r\n\r\nhello", {"POST /x", "[hello]", "answered", "close"}},
-      {"header names in any case", "POST /x HTTP/1.1\r\nhOsT: h\r\ncontent-LENGTH: 5\r\n\r\nhello",
+      {"empty lines before a request",
+       "\r\n\r\nGET / HTTP/1.1\r\n" + host + "\r\n\r\n",
+       {"GET /", "answered", "close"}},
+      {"body",
+       "POST /x HTTP/1.1\r\n" + host + "Content-Length: 5\r\n\r\nhello",
+       {"POST /x", "[hello]", "answered", "close"}},
+      {"header names in any case",
+       "POST /x HTTP/1.1\r\nhOsT: h\r\ncontent-LENGTH: 5\r\n\r\nhello",
        {"POST /x", "[hello]", "answered", "close"}},
       {"empty body", "POST /x HTTP/1.1\r\n" + host + "Content-Length: 0\r\n\r\n", {"POST /x", "answered", "close"}},
-      {"chunked", "POST /x HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;ext=1\r\nde\r\n0\r\n\r\n",
+      {"chunked",
+       "POST /x HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;ext=1\r\nde\r\n0\r\n\r\n",
        {"POST /x", "[abcde]", "answered", "close"}},
       {"chunked with trailers, which change nothing",
        "POST /x HTTP/1.1\r\n" + host +
-           "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nConnection: close\r\nX-Sum: 1\r\n\r\nGET /2 HTTP/1.1\r\n" + host + "\r\n",
+           "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nConnection: close\r\nX-Sum: 1\r\n\r\nGET /2 "
+           "HTTP/1.1\r\n" +
+           host + "\r\n",
        {"POST /x", "[abc]", "answered", "GET /2", "answered", "close"}},
-      {"chunked and empty", "POST /x HTTP/1.1\r\n" + host + "Transfer-Encoding: Chunked\r\n\r\n0\r\n\r\n",
+      {"chunked and empty",
+       "POST /x HTTP/1.1\r\n" + host + "Transfer-Encoding: Chunked\r\n\r\n0\r\n\r\n",
        {"POST /x", "answered", "close"}},
       {"pipelined bodies",
-       "POST /1 HTTP/1.1\r\n" + host + "Content-Length: 1\r\n\r\naPOST /2 HTTP/1.1\r\n" + host + "Content-Length: 2\r\n\r\nbc",
+       "POST /1 HTTP/1.1\r\n" + host + "Content-Length: 1\r\n\r\naPOST /2 HTTP/1.1\r\n" + host +
+           "Content-Length: 2\r\n\r\nbc",
        {"POST /1", "[a]", "answered", "POST /2", "[bc]", "answered", "close"}},
       {"cut in the request line", "GET /hea", {"close"}},
       {"cut in the head", "GET /health HTTP/1.1\r\nHost: h\r\n", {"close"}},
       {"cut in the body", "POST /x HTTP/1.1\r\n" + host + "Content-Length: 5\r\n\r\nhell", {"POST /x", "close"}},
-      {"cut in a chunk", "POST /x HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n9\r\nabc", {"POST /x", "close"}},
-      {"refused without a body", "GET /refused HTTP/1.1\r\n" + host + "\r\nGET /2 HTTP/1.1\r\n" + host + "\r\n",
+      {"cut in a chunk",
+       "POST /x HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n9\r\nabc",
+       {"POST /x", "close"}},
+      {"refused without a body",
+       "GET /refused HTTP/1.1\r\n" + host + "\r\nGET /2 HTTP/1.1\r\n" + host + "\r\n",
        {"GET /refused", "refused", "GET /2", "answered", "close"}},
       {"refused with a small body, which is thrown away",
        "POST /refused HTTP/1.1\r\n" + host + "Content-Length: 8\r\n\r\nGET / HTGET /2 HTTP/1.1\r\n" + host + "\r\n",
        {"POST /refused", "refused", "GET /2", "answered", "close"}},
-      {"refused with a large body", "POST /refused HTTP/1.1\r\n" + host + "Content-Length: 9\r\n\r\n123456789",
+      {"refused with a large body",
+       "POST /refused HTTP/1.1\r\n" + host + "Content-Length: 9\r\n\r\n123456789",
        {"POST /refused", "refused, close"}},
       {"refused with a chunked body that becomes large",
        "POST /refused HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n8\r\n12345678\r\n1\r\n9\r\n0\r\n\r\n",
        {"POST /refused", "refused", "close"}},
       {"refused while it waits for our word",
-       "POST /refused HTTP/1.1\r\n" + host + "Expect: 100-continue\r\nContent-Length: 4\r\n\r\n", {"POST /refused", "refused, close"}},
+       "POST /refused HTTP/1.1\r\n" + host + "Expect: 100-continue\r\nContent-Length: 4\r\n\r\n",
+       {"POST /refused", "refused, close"}},
   };
   for (const Case& c : cases) check(c);
 }
@@ -183,7 +208,7 @@ TEST_CASE("what is malformed, ambiguous or too large is refused by its status an
       {"no HTTP", "hello\r\n\r\n", {"fail 400"}},
       {"TLS hello", std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), {"fail 400"}},
       {"HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {"fail 505"}},
-      {"bare line feeds", "GET / HTTP/1.1\nHost: h\n\n", {"fail 505"}},
+      {"bare line feeds", "GET / HTTP/1.1\nHost: h\n\n", {"fail 400"}},
       {"blank before the colon", "GET / HTTP/1.1\r\nHost : h\r\n\r\n", {"fail 400"}},
       {"no Host", "GET / HTTP/1.1\r\n\r\n", {"fail 400"}},
       {"two Hosts", "GET / HTTP/1.1\r\n" + host + host + "\r\n", {"fail 400"}},
@@ -194,32 +219,63 @@ TEST_CASE("what is malformed, ambiguous or too large is refused by its status an
       {"escaped line break", "GET /a%0d%0ab HTTP/1.1\r\n" + host + "\r\n", {"fail 400"}},
       {"long target", "GET /" + long_text + " HTTP/1.1\r\n" + host + "\r\n", {"fail 414"}},
       {"long header", "GET / HTTP/1.1\r\n" + host + "X: " + long_text + "\r\n\r\n", {"fail 431"}},
-      {"many headers", "GET / HTTP/1.1\r\n" + host + [] {
-         std::string headers;
-         for (int i = 0; i < 60; ++i) headers += "X: 1\r\n";
-         return headers;
-       }() + "\r\n", {"fail 431"}},
+      {"many headers",
+       "GET / HTTP/1.1\r\n" + host +
+           [] {
+             std::string headers;
+             for (int i = 0; i < 60; ++i) headers += "X: 1\r\n";
+             return headers;
+           }() +
+           "\r\n",
+       {"fail 431"}},
       {"negative length", "POST / HTTP/1.1\r\n" + host + "Content-Length: -1\r\n\r\n", {"fail 400"}},
-      {"length beyond 64 bits", "POST / HTTP/1.1\r\n" + host + "Content-Length: 18446744073709551616\r\n\r\n", {"fail 400"}},
+      {"length beyond 64 bits",
+       "POST / HTTP/1.1\r\n" + host + "Content-Length: 18446744073709551616\r\n\r\n",
+       {"fail 400"}},
       {"two lengths", "POST / HTTP/1.1\r\n" + host + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", {"fail 400"}},
-      {"length and chunked", "POST / HTTP/1.1\r\n" + host + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {"fail 400"}},
-      {"unknown coding", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip\r\n\r\nGET /smuggled HTTP/1.1\r\n" + host + "\r\n", {"fail 501"}},
-      {"coding before chunked", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", {"fail 501"}},
-      {"coding after chunked", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n", {"fail 501"}},
+      {"length and chunked",
+       "POST / HTTP/1.1\r\n" + host + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+       {"fail 400"}},
+      {"unknown coding",
+       "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip\r\n\r\nGET /smuggled HTTP/1.1\r\n" + host + "\r\n",
+       {"fail 501"}},
+      {"coding before chunked",
+       "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+       {"fail 501"}},
+      {"coding after chunked",
+       "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+       {"fail 501"}},
       {"chunked in HTTP/1.0", "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {"fail 400"}},
-      {"unknown expectation", "POST / HTTP/1.1\r\n" + host + "Expect: 200-ok\r\nContent-Length: 1\r\n\r\na", {"fail 417"}},
-      {"body at the limit", "POST / HTTP/1.1\r\n" + host + "Content-Length: 16\r\n\r\n0123456789abcdef",
+      {"unknown expectation",
+       "POST / HTTP/1.1\r\n" + host + "Expect: 200-ok\r\nContent-Length: 1\r\n\r\na",
+       {"fail 417"}},
+      {"body at the limit",
+       "POST / HTTP/1.1\r\n" + host + "Content-Length: 16\r\n\r\n0123456789abcdef",
        {"POST /", "[0123456789abcdef]", "answered", "close"}},
-      {"body one byte over", "POST / HTTP/1.1\r\n" + host + "Content-Length: 17\r\n\r\n0123456789abcdefg", {"POST /", "fail 413"}},
-      {"chunks at the limit", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n8\r\n01234567\r\n8\r\n89abcdef\r\n0\r\n\r\n",
-       {"POST /", "[0123456789abcdef]", "answered", "close"}},
-      {"chunks one byte over", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n8\r\n01234567\r\n9\r\n89abcdefg\r\n0\r\n\r\n",
+      {"body one byte over",
+       "POST / HTTP/1.1\r\n" + host + "Content-Length: 17\r\n\r\n0123456789abcdefg",
        {"POST /", "fail 413"}},
-      {"a chunk of 2^64 - 1", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", {"POST /", "fail 413"}},
-      {"a chunk size beyond 64 bits", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n10000000000000000\r\n", {"POST /", "fail 400"}},
-      {"a chunk without a size", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nxyz\r\n\r\n", {"POST /", "fail 400"}},
-      {"endless chunk extension", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n1;a=" + long_text, {"POST /", "fail 400"}},
-      {"endless trailers", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0\r\nX: " + long_text, {"POST /", "fail 400"}},
+      {"chunks at the limit",
+       "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n8\r\n01234567\r\n8\r\n89abcdef\r\n0\r\n\r\n",
+       {"POST /", "[0123456789abcdef]", "answered", "close"}},
+      {"chunks one byte over",
+       "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n8\r\n01234567\r\n9\r\n89abcdefg\r\n0\r\n\r\n",
+       {"POST /", "fail 413"}},
+      {"a chunk of 2^64 - 1",
+       "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+       {"POST /", "fail 413"}},
+      {"a chunk size beyond 64 bits",
+       "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n10000000000000000\r\n",
+       {"POST /", "fail 400"}},
+      {"a chunk without a size",
+       "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nxyz\r\n\r\n",
+       {"POST /", "fail 400"}},
+      {"endless chunk extension",
+       "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n1;a=" + long_text,
+       {"POST /", "fail 400"}},
+      {"endless trailers",
+       "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0\r\nX: " + long_text,
+       {"POST /", "fail 400"}},
   };
   for (const Case& c : cases) check(c);
 }
@@ -318,7 +374,8 @@ TEST_CASE("the request carries headers, id and both arrival stamps") {
 }
 
 TEST_CASE("an id that could not be echoed is not taken") {
-  for (const std::string& id : {std::string(), std::string("two words"), std::string("caf\xc3\xa9"), std::string(129, 'x')}) {
+  for (const std::string& id :
+       {std::string(), std::string("two words"), std::string("caf\xc3\xa9"), std::string(129, 'x')}) {
     CAPTURE(id);
     HttpSession session(small_limits());
     const std::string text = "GET /x HTTP/1.1\r\n" + host + "X-Request-Id: " + id + "\r\n\r\n";

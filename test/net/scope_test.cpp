@@ -34,7 +34,9 @@ Task<> join_and_note(Scope* scope, size_t* left) {
 }
 
 // An awaiting task inside an awaiting task: cancellation reaches the innermost operation.
-Task<> nest(Executor executor, ErrorCode* woken_by, bool* cleaned) { co_await wait_for_ever(executor, woken_by, cleaned); }
+Task<> nest(Executor executor, ErrorCode* woken_by, bool* cleaned) {
+  co_await wait_for_ever(executor, woken_by, cleaned);
+}
 
 }  // namespace
 
