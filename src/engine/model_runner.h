@@ -1,6 +1,7 @@
 #pragma once
 // The ModelRunner seam: what an engine asks of the thing that computes. One per engine, used on the loop thread only.
-// Runners: DeviceRunner (a model family on a Device) and StubRunner (a deterministic fake for tests and host-side benches).
+// Runners: DeviceRunner (a model family on a Device) and StubRunner (a deterministic fake for tests and host-side
+// benches).
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
 #include <span>
@@ -18,18 +19,21 @@ struct Ticket {
   uint64_t number = 0;
 };
 
-// A fault at ticket t voids every later ticket.
+// A fault at ticket t voids every later ticket: when wait() returns it, the runner has dropped all steps in flight and
+// the state of every slot. KV rows of committed steps are intact. The next plan joins each sequence again.
 struct Fault {
+  enum class Scope : uint8_t {
+    device,    // nothing more can run: the engine turns unhealthy
+    steps,     // unknown whose fault: every sequence in the voided steps ends with an error, the engine goes on
+    sequence,  // the fault of `guilty` alone: it ends with an error, the others are computed again
+  };
   Ticket ticket;
   std::string message;
+  Scope scope = Scope::device;
+  SeqId guilty{};
 };
 
-// One entry per SeqStep of the plan, in its order; tokens is empty when the step asked for none.
-struct SeqResult {
-  TokenId token = -1;      // -1: none (1 + n_draft tokens come with speculation)
-  bool nan = false;        // the row's logits held a NaN: the sequence ends with reason error
-  uint64_t logits_hash = 0;  // 64-bit hash of the raw f32 row when the runner was built with hashing on; else 0
-};
+using SeqResult = sched::SeqResult;
 
 struct StepResult {
   std::span<const SeqResult> seqs;  // valid until the next launch that reuses the step's slot

@@ -1,5 +1,9 @@
 #pragma once
+// What bounds a scheduler. Filled from flags and from the memory plan; constant afterwards.
 #include <cstdint>
+#include <string>
+
+#include "base/result.h"
 
 namespace heddle::sched {
 
@@ -9,9 +13,15 @@ struct Config {
   uint32_t max_model_len = 2048;
   uint32_t block_size = 16;
   uint32_t n_blocks = 0;
-  uint32_t long_prefill_token_threshold = 0;  // 0: off
+  uint32_t long_prefill_token_threshold = 0;  // most rows of one prompt in a step while others are there; 0: off
+  uint32_t n_lookahead = 0;                   // positions past the planned rows that a sequence's blocks must cover
+  bool enable_chunked_prefill = true;
   bool enable_prefix_caching = true;
   uint64_t prefix_hash_seed = 0;
+  std::string model_fingerprint;  // first field of every prefix domain
 };
+
+// Names the flag that is wrong.
+Result<void> validate(const Config& config);
 
 }  // namespace heddle::sched

@@ -1,0 +1,47 @@
+#pragma once
+// A request between submit and its end, and its n sequences. Owned by the engine; loop thread only. A request is
+// destroyed when its end was delivered and the scheduler is done with all of its sequences.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/finish.h"
+#include "engine/output.h"
+#include "engine/request.h"
+#include "sched/sequence.h"
+#include "text/detokenizer.h"
+#include "text/stop_strings.h"
+
+namespace heddle::engine {
+
+struct LiveRequest;
+
+struct LiveSequence {
+  LiveRequest* request = nullptr;
+  uint32_t index = 0;  // which of the n
+  sched::Sequence sequence;
+  device::SlotSampling sampling;  // seed + index
+  EndRules rules;
+
+  std::optional<text::Detokenizer> detokenizer;  // empty without a tokenizer
+  std::optional<text::StopStrings> stops;        // empty without stop strings
+  std::string text;                              // for the next delta
+  std::vector<TokenId> tokens;                   // for the next delta
+  uint32_t n_decoded = 0;                        // of `tokens`, already in `text`
+  std::optional<Finish> finish;                  // set once (one-end)
+  bool finish_sent = false;
+  bool dirty = false;  // in the processor's list
+};
+
+struct LiveRequest {
+  Request request;
+  std::shared_ptr<OutputSink> sink;
+  Usage usage;
+  Times times;
+  uint32_t n_open = 0;       // sequences whose last delta is still to come
+  uint32_t n_unretired = 0;  // sequences that the scheduler still refers to
+  std::vector<std::unique_ptr<LiveSequence>> sequences;
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,131 @@
+// The engine's turns. A turn fills the pipeline, hands out what the last commit gave, and waits for the oldest step:
+//
+//   fill     plan, launch, sample, while there is room and something to compute     (filling comes before draining)
+//   deliver  detokenise and call sinks: the device is already at work on the next step
+//   wait     for the oldest step, in order; other handlers of the loop run meanwhile
+//   commit   tokens appended, ends decided, blocks released
+//
+// Without work the loop sleeps until submit, abort or stop wake it.
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/engine_impl.h"
+#include "sched/admission.h"
+
+namespace heddle::engine {
+
+namespace asio = boost::asio;
+
+asio::awaitable<void> Engine::Impl::run() {
+  const auto executor = co_await asio::this_coro::executor;
+  loop_thread_ = std::this_thread::get_id();
+  idle_.emplace(executor, asio::steady_timer::time_point::max());
+  for (;;) {
+    woken_ = false;
+    fill();
+    deliver();
+#ifndef NDEBUG
+    for (const std::string& line : sched::violations(scheduler_.view()))
+      check_failed(__FILE__, __LINE__, "invariants", line);
+#endif
+    if (pipeline_.empty()) {
+      if (woken_ || fail_stuck_head()) continue;
+      if (phase_ == Phase::stopping && live_.empty()) break;
+      co_await idle_->async_wait(asio::as_tuple(asio::use_awaitable));
+      continue;
+    }
+    co_await asio::post(asio::use_awaitable);  // a runner that is done at once must not starve the rest of the loop
+    const Result<StepResult, Fault> result = co_await runner_->wait(pipeline_.oldest().ticket);
+    if (result)
+      commit(*result);
+    else
+      take_back(result.error());
+  }
+  idle_.reset();
+}
+
+void Engine::Impl::fill() {
+  while (pipeline_.has_room()) {
+    Step& step = pipeline_.next();
+    if (!scheduler_.plan(step.plan, Monotonic::now())) return;
+    pipeline_.push();
+    step.advance(StepState::planned);
+    step.ticket = runner_->launch(step.plan);
+    step.advance(StepState::forwarded);
+    runner_->sample(step.ticket);  // no row depends on the host today, so in the same breath
+    step.advance(StepState::sampled);
+  }
+}
+
+void Engine::Impl::deliver() {
+  outputs_.flush();
+  reap();
+}
+
+void Engine::Impl::commit(const StepResult& result) {
+  Step& step = pipeline_.oldest();
+  last_step_ = Monotonic::now();
+  delivered_.clear();
+  scheduler_.commit(step.plan, result.seqs, delivered_);
+  step.advance(StepState::done);
+  pipeline_.pop_oldest();
+  for (const sched::Delivered& delivered : delivered_) {
+    LiveSequence& live = *static_cast<LiveSequence*>(delivered.sequence->owner);
+    const bool first = live.sequence.n_generated() == 1;
+    const bool ended = outputs_.append(live, delivered.token, last_step_);
+    if (delivered.token >= 0) {
+      ++counts_.generation_tokens;
+      if (first) counts_.prompt_tokens += live.sequence.n_prompt;
+    }
+    if (ended) settle(live);
+  }
+}
+
+// Everything in flight is void. The plans are taken back newest first; then those end whom the fault concerns, and the
+// next plan computes the rest again.
+void Engine::Impl::take_back(const Fault& fault) {
+  HEDDLE_CHECK_OP(fault.ticket.number, ==, pipeline_.oldest().ticket.number);
+  log::error("device fault at step {}: {}", pipeline_.oldest().plan.step, fault.message);
+  std::vector<LiveSequence*> concerned;
+  bool guilty_found = false;
+  while (!pipeline_.empty()) {
+    const sched::StepPlan& plan = pipeline_.newest().plan;
+    for (const sched::SeqStep& step : plan.seqs) {
+      concerned.push_back(static_cast<LiveSequence*>(step.sequence->owner));
+      guilty_found |= step.id == fault.guilty;
+    }
+    scheduler_.rollback(plan);
+    pipeline_.pop_newest();
+  }
+  scheduler_.forget_slots();
+  const auto fail = [&](LiveSequence& live) { end(live, {.reason = FinishReason::error, .message = fault.message}); };
+  if (fault.scope == Fault::Scope::device) {
+    sickness_ = fault.message;
+    for (const auto& [id, request] : live_)
+      for (const auto& live : request->sequences) fail(*live);
+    return;
+  }
+  const bool one = fault.scope == Fault::Scope::sequence && guilty_found;
+  for (LiveSequence* live : concerned)
+    if (!one || live->sequence.id == fault.guilty) fail(*live);
+}
+
+// forward-progress: what can never be computed fails with a reason instead of waiting for ever.
+bool Engine::Impl::fail_stuck_head() {
+  sched::Sequence* head = scheduler_.stuck_head();
+  if (!head) return false;
+  const sched::BlockDemand demand = sched::demand_of(head->n_known(), config_.scheduler);
+  const std::string message = fmt::format("cannot be scheduled: needs {} blocks, {} exist, {} are free", demand.needed,
+                                          demand.available, scheduler_.pool().n_free());
+  log::error("sequence {} {}", head->id.value, message);
+  end(*static_cast<LiveSequence*>(head->owner), {.reason = FinishReason::error, .message = message});
+  return true;
+}
+
+}  // namespace heddle::engine
