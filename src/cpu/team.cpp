@@ -96,19 +96,24 @@ void Team::reserve_scratch(size_t bytes) {
   }
 }
 
+void Team::help_until(uint64_t n_completed) {
+  const CanonicalFloat canonical;
+  publish();
+  uint64_t claim = 0;
+  while (this->n_completed() < n_completed) {
+    if (take(claim))
+      run(claim, workers_[0], false);
+    else
+      pause();
+  }
+}
+
+void Team::finish() { help_until(appended_); }
+
 void* Team::new_command(uint32_t n_chunks, RunChunk run) {
   HEDDLE_CHECK(n_chunks > 0 && n_chunks <= kMaxChunks);
-  if (appended_ - n_completed() == options_.capacity) {  // a full list: be a member until there is room
-    const CanonicalFloat canonical;
-    publish();
-    uint64_t claim = 0;
-    while (appended_ - n_completed() == options_.capacity) {
-      if (take(claim))
-        this->run(claim, workers_[0], false);
-      else
-        pause();
-    }
-  }
+  // A full list: be a member until there is room.
+  if (appended_ - n_completed() == options_.capacity) help_until(appended_ + 1 - options_.capacity);
   if (appended_ - published_.load(std::memory_order_relaxed) >= kPublishEvery) publish();
   Command& c = command(appended_++);
   c.run = run;

@@ -71,6 +71,10 @@ class Team {
   // Publishes, and calls `done` from a turn of the loop once everything appended so far has run.
   void on_done(std::function<void()> done);
 
+  // Publishes, and computes on this thread too until everything appended so far has run. Callbacks are posted, not
+  // called.
+  void finish();
+
   // How many commands were ever appended, and how many have run. Storage used by command n is free when n <
   // n_completed().
   uint64_t n_appended() const { return appended_; }
@@ -99,6 +103,7 @@ class Team {
     void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
   };
 
+  void help_until(uint64_t n_completed);
   void* new_command(uint32_t n_chunks, RunChunk run);
   Command& command(uint64_t number) { return commands_[number & (options_.capacity - 1)]; }
 

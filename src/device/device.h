@@ -56,11 +56,14 @@ class Device {
   virtual uint32_t rope_table(const RopeSpec& spec, uint32_t head_dim, uint32_t n_positions) = 0;  // equal specs share one
   virtual void allocate_kv(std::span<const KvSpec> layers, uint32_t n_blocks, uint32_t block_size) = 0;
   virtual void allocate_slots(uint32_t n_slots, uint32_t vocab_size) = 0;
-  // Activation memory: steps in flight use different arenas. Returns [rows, cols]; reset() starts the arena over.
+  // Activation memory: an arena is a bump allocator; steps in flight use different ones, or one in queue order. tensor()
+  // returns [rows, cols], reset_arena() starts over. `use` says whether the tensor feeds linear layers (it then has room
+  // for the device's own form of its rows); a plain tensor may too, at the price of another pass over it.
   virtual void allocate_arenas(uint32_t n_arenas, size_t bytes_each) = 0;
   virtual void reset_arena(uint32_t arena) = 0;
-  virtual Tensor tensor(uint32_t arena, uint32_t rows, uint32_t cols) = 0;
-  virtual size_t tensor_bytes(uint32_t rows, uint32_t cols) const = 0;  // what tensor() takes from an arena
+  virtual Tensor tensor(uint32_t arena, uint32_t rows, uint32_t cols, TensorUse use = TensorUse::plain) = 0;
+  // What tensor() takes from an arena.
+  virtual size_t tensor_bytes(uint32_t rows, uint32_t cols, TensorUse use = TensorUse::plain) const = 0;
 
   virtual Queue& queue() = 0;
 

@@ -6,6 +6,8 @@
 
 namespace heddle::device {
 
+enum class TensorUse : uint8_t { plain, linear_input };
+
 // Row-major f32 activations: [rows, cols]. `aux` is the device's own companion of a tensor that feeds a linear layer (on the
 // CPU: its quantised rows, written by the op that produced the tensor); families pass it on unseen.
 struct Tensor {

@@ -1,0 +1,137 @@
+#pragma once
+// The CPU device: ops become commands of the worker team. Owner: the runner; loop thread only, but for make_linear and
+// make_vector, which may run on several threads before the first step. Arguments are trusted (HEDDLE_CHECK). Ops
+// allocate nothing once the first steps have sized the recycled memory.
+//
+// Which op leaves quantised rows behind: norm, add_norm, attend and gated, when their output was made with
+// TensorUse::linear_input; linear() quantises other inputs in a command of its own. Whether a tensor's cells are those
+// of its present values is known here, on the loop, when ops are appended: queue order is append order.
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cpu/act_cell.h"
+#include "cpu/attend_plan.h"
+#include "cpu/cpu_count.h"
+#include "cpu/isa.h"
+#include "cpu/kernels.h"
+#include "cpu/kv_cache.h"
+#include "cpu/rope_table.h"
+#include "cpu/sampler.h"
+#include "cpu/step_memory.h"
+#include "cpu/team.h"
+#include "cpu/weight_memory.h"
+#include "device/device.h"
+
+namespace heddle::cpu {
+
+struct CpuOptions {
+  Isa isa = Isa::scalar;
+  device::Compute compute = device::Compute::automatic;
+  std::string threads_why;  // ThreadPlan::why, for describe()
+};
+
+class CpuDevice final : public device::Device {
+ public:
+  // The team is shared by all devices of the process, and outlives them.
+  CpuDevice(Team& team, CpuOptions options);
+  ~CpuDevice() override;  // waits for what was appended
+
+  Result<std::unique_ptr<device::Linear>> make_linear(const device::LinearSource& source) override;
+  device::Vector make_vector(std::span<const float> values) override;
+  uint32_t rope_table(const device::RopeSpec& spec, uint32_t head_dim, uint32_t n_positions) override;
+  void allocate_kv(std::span<const device::KvSpec> layers, uint32_t n_blocks, uint32_t block_size) override;
+  void allocate_slots(uint32_t n_slots, uint32_t vocab_size) override;
+  void allocate_arenas(uint32_t n_arenas, size_t bytes_each) override;
+  void reset_arena(uint32_t arena) override;
+  device::Tensor tensor(uint32_t arena, uint32_t rows, uint32_t cols, device::TensorUse use) override;
+  size_t tensor_bytes(uint32_t rows, uint32_t cols, device::TensorUse use) const override;
+
+  device::Queue& queue() override { return queue_; }
+
+  void join(device::Queue&, SlotId, const device::SlotSampling&, std::span<const TokenId> prompt,
+            std::span<const TokenId> generated) override;
+  void leave(device::Queue&, SlotId) override;
+
+  void embed(device::Queue&, const device::Linear& table, const device::Batch&, float scale,
+             device::Tensor out) override;
+  void norm(device::Queue&, device::Tensor x, device::Vector weight, float epsilon, device::Tensor out) override;
+  void add_norm(device::Queue&, device::Tensor x, device::Tensor y, device::Vector weight, float epsilon,
+                device::Tensor out) override;
+  void norm_add(device::Queue&, device::Tensor y, device::Vector weight, float epsilon, device::Tensor x) override;
+  void add(device::Queue&, device::Tensor x, device::Tensor y) override;
+  void linear(device::Queue&, const device::Linear&, device::Tensor in, device::Tensor out) override;
+  void rope_store(device::Queue&, const device::AttentionSpec&, const device::Batch&, device::Tensor qkv) override;
+  void attend(device::Queue&, const device::AttentionSpec&, const device::Batch&, device::Tensor qkv,
+              device::Tensor out) override;
+  void gated(device::Queue&, device::Activation, device::Tensor gate_up, device::Tensor out) override;
+  void gather_rows(device::Queue&, device::Tensor in, std::span<const uint32_t> rows, device::Tensor out) override;
+  void sample(device::Queue&, device::Tensor logits, std::span<const device::SampleRow> rows,
+              std::span<device::SampledToken> out) override;
+  void copy_to_host(device::Queue&, device::Tensor from, float* to) override;
+
+  std::string describe() const override;
+
+  // For tests and the memory plan.
+  std::span<std::byte> kv_memory() const { return kv_.memory(); }
+  size_t step_memory_bytes() const { return memory_.allocated(); }
+
+ private:
+  class CpuQueue final : public device::Queue {
+   public:
+    explicit CpuQueue(CpuDevice& device) : device_(device) {}
+    void on_done(std::function<void()> done) override;
+
+   private:
+    CpuDevice& device_;
+  };
+  // What Tensor::aux points to.
+  struct Companion {
+    ActCell* cells = nullptr;
+    bool fresh = false;  // the cells are those of the tensor's present values
+  };
+  struct Arena {
+    MappedMemory memory;
+    size_t used = 0;
+    std::vector<std::unique_ptr<Companion>> companions;
+    size_t n_companions = 0;
+  };
+  struct KnownPlan {
+    const device::BatchSeq* seqs;
+    size_t n_seqs;
+    uint32_t n_heads, n_kv_heads, head_dim, window;
+    AttendPlan plan;
+  };
+
+  static Companion* companion(const device::Tensor& t) { return static_cast<Companion*>(t.aux); }
+  static void overwritten(const device::Tensor& t) {
+    if (t.aux != nullptr) companion(t)->fresh = false;
+  }
+  // Cells that the command which writes `t` shall fill; null if it has none or no weights read any.
+  ActCell* cells_to_write(const device::Tensor& t);
+  const ActCell* quantised(const device::Tensor& t);
+  const AttendPlan& plan_of(const device::AttentionSpec& spec, const device::Batch& batch);
+  double slow() const;
+  void append_norm(device::Tensor x, const float* y, device::Vector weight, float epsilon, device::Tensor out);
+  void append_sampler(Sampler::Command& command);
+
+  Team& team_;
+  const CpuOptions options_;
+  const OpKernels& ops_;
+  const AttendKernels& attend_;
+  CpuQueue queue_;
+  WeightMemory weights_;
+  std::mutex vectors_mutex_;
+  std::vector<std::unique_ptr<float[]>> vectors_;
+  std::atomic<bool> reads_cells_{false};  // some Linear multiplies with quantised activations
+  std::vector<std::unique_ptr<RopeTable>> rope_;
+  KvCache kv_;
+  std::unique_ptr<Sampler> sampler_;
+  std::vector<Arena> arenas_;
+  StepMemory memory_;
+  std::vector<KnownPlan> plans_;  // of the step being appended
+};
+
+}  // namespace heddle::cpu
