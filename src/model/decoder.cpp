@@ -9,18 +9,20 @@ namespace {
 
 uint32_t qkv_size(const ModelConfig& c) { return c.q_size() + 2 * c.kv_size(); }
 
-// Calls tensor(cols) for each of a step's tensors over all rows, in the order of Activations. One list for the step and
-// for the arithmetic of activation_bytes.
+using device::TensorUse;
+
+// Calls tensor(cols, use) for each of a step's tensors over all rows. One list for the step and for the arithmetic of
+// activation_bytes.
 template <class F>
 Activations make_activations(const ModelConfig& c, F&& tensor) {
   Activations a;
-  a.x = tensor(c.hidden);
-  a.normed = tensor(c.hidden);
-  a.qkv = tensor(qkv_size(c));
-  a.attended = tensor(c.q_size());
-  a.projected = tensor(c.hidden);
-  a.gate_up = tensor(2 * c.ffn);
-  a.gated = tensor(c.ffn);
+  a.x = tensor(c.hidden, TensorUse::plain);
+  a.normed = tensor(c.hidden, TensorUse::linear_input);
+  a.qkv = tensor(qkv_size(c), TensorUse::plain);
+  a.attended = tensor(c.q_size(), TensorUse::linear_input);
+  a.projected = tensor(c.hidden, TensorUse::plain);
+  a.gate_up = tensor(2 * c.ffn, TensorUse::plain);
+  a.gated = tensor(c.ffn, TensorUse::linear_input);
   return a;
 }
 
@@ -86,7 +88,8 @@ void declare_decoder(Weights& weights, const ModelConfig& config, Decoder& decod
 
 DecoderStep::DecoderStep(Forward& forward, const ModelConfig& config, const Decoder& decoder)
     : forward_(forward), config_(config), decoder_(decoder) {
-  a_ = make_activations(config, [&](uint32_t cols) { return forward.tensor(forward.n_rows(), cols); });
+  a_ = make_activations(config,
+                        [&](uint32_t cols, TensorUse use) { return forward.tensor(forward.n_rows(), cols, use); });
 }
 
 bool DecoderStep::attention(const DecoderLayer& layer) {
@@ -103,12 +106,12 @@ bool DecoderStep::attention(const DecoderLayer& layer) {
 void DecoderStep::keep_head_rows() {
   const uint32_t rows = forward_.n_head_rows();
   if (rows == forward_.n_rows()) return;
-  a_.x = forward_.head_rows(a_.x);
-  a_.attended = forward_.head_rows(a_.attended);
-  a_.normed = forward_.tensor(rows, config_.hidden);
-  a_.projected = forward_.tensor(rows, config_.hidden);
-  a_.gate_up = forward_.tensor(rows, 2 * config_.ffn);
-  a_.gated = forward_.tensor(rows, config_.ffn);
+  a_.x = forward_.head_rows(a_.x, TensorUse::plain);
+  a_.attended = forward_.head_rows(a_.attended, TensorUse::linear_input);
+  a_.normed = forward_.tensor(rows, config_.hidden, TensorUse::linear_input);
+  a_.projected = forward_.tensor(rows, config_.hidden, TensorUse::plain);
+  a_.gate_up = forward_.tensor(rows, 2 * config_.ffn, TensorUse::plain);
+  a_.gated = forward_.tensor(rows, config_.ffn, TensorUse::linear_input);
 }
 
 void DecoderStep::ffn(const DecoderLayer& layer) {
@@ -118,7 +121,7 @@ void DecoderStep::ffn(const DecoderLayer& layer) {
 }
 
 device::Tensor DecoderStep::logits() {
-  const device::Tensor out = forward_.tensor(forward_.n_head_rows(), config_.vocab_size);
+  const device::Tensor out = forward_.tensor(forward_.n_head_rows(), config_.vocab_size, TensorUse::plain);
   forward_.linear(decoder_.head(), a_.normed, out);
   return out;
 }
@@ -147,8 +150,8 @@ size_t activation_bytes(const ModelConfig& config, const device::Device& device,
                         uint32_t max_head_rows) {
   size_t bytes = device.tensor_bytes(max_head_rows, config.vocab_size);
   const auto count = [&](uint32_t rows) {
-    make_activations(config, [&](uint32_t cols) {
-      bytes += device.tensor_bytes(rows, cols);
+    make_activations(config, [&](uint32_t cols, TensorUse use) {
+      bytes += device.tensor_bytes(rows, cols, use);
       return device::Tensor{};
     });
   };

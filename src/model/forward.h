@@ -16,7 +16,9 @@ class Forward {
   uint32_t n_rows() const { return batch_.n_rows; }
   uint32_t n_head_rows() const { return static_cast<uint32_t>(batch_.head_rows.size()); }
 
-  device::Tensor tensor(uint32_t rows, uint32_t cols) { return device_.tensor(arena_, rows, cols); }
+  device::Tensor tensor(uint32_t rows, uint32_t cols, device::TensorUse use) {
+    return device_.tensor(arena_, rows, cols, use);
+  }
 
   void embed(const device::Linear& table, float scale, device::Tensor out) {
     device_.embed(queue_, table, batch_, scale, out);
@@ -43,9 +45,9 @@ class Forward {
     device_.gated(queue_, activation, gate_up, out);
   }
   // The rows for which logits are wanted, in a tensor of their own; `x` itself if that is all rows.
-  device::Tensor head_rows(device::Tensor x) {
+  device::Tensor head_rows(device::Tensor x, device::TensorUse use) {
     if (n_head_rows() == x.rows) return x;
-    const device::Tensor out = tensor(n_head_rows(), x.cols);
+    const device::Tensor out = tensor(n_head_rows(), x.cols, use);
     device_.gather_rows(queue_, x, batch_.head_rows, out);
     return out;
   }
