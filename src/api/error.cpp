@@ -25,7 +25,8 @@ std::string_view type_of(int status) {
 }  // namespace
 
 std::string error_body(const ApiError& error) {
-  std::string out = "{\"error\":{\"message\":";
+  std::string out;
+  out += "{\"error\":{\"message\":";
   append_json_string(out, error.message);
   out += ",\"type\":";
   append_json_string(out, type_of(error.status));

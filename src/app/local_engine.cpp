@@ -6,6 +6,18 @@
 #include "text/chat_prompt.h"
 
 namespace heddle::app {
+namespace {
+
+// Every matrix is multiplied once a token; an embedding that is not also the head is only looked up.
+uint64_t count_macs(const model::GgufSet& files, const model::ModelConfig& config) {
+  uint64_t macs = 0;
+  files.each_tensor([&](const model::GgufTensor& tensor) {
+    if (tensor.n_dims == 2 && (config.tied_head || tensor.name != "token_embd.weight")) macs += uint64_t{tensor.rows()} * tensor.cols();
+  });
+  return macs;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const ModelOptions& options) {
   std::unique_ptr<LocalEngine> local(new LocalEngine);
@@ -15,12 +27,17 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const ModelOptions& optio
   if (!prepared) return tl::unexpected(prepared.error());
   local->max_model_len_ = prepared->plan.max_model_len;
   local->description_ = prepared->device->describe();
+  local->threads_ = prepared->team->n_threads();
+  local->isa_ = prepared->isa;
+  local->weight_bytes_ = prepared->plan.weights;
+  local->macs_per_token_ = count_macs(prepared->files, prepared->config);
   Result<LoadedModel> loaded = load_model(options, *prepared, [](const char*) {});
   if (!loaded) return tl::unexpected(loaded.error());
   local->tokenizer_ = loaded->tokenizer;
   local->template_ = loaded->chat_template;
   local->template_problem_ = loaded->template_problem;
   local->engine_ = make_engine(options, *prepared, *loaded, *local->context_);
+  local->team_ = std::move(prepared->team);
   local->scope_ = std::make_unique<net::Scope>(local->context_->get_executor(), "engine");
   local->scope_->spawn(run_engine(local.get()));
   return local;

@@ -38,6 +38,7 @@ class LocalEngine {
   static net::Task<> run_engine(LocalEngine* self);
   std::unique_ptr<boost::asio::io_context> context_;
   std::unique_ptr<Loop> loop_;
+  std::unique_ptr<cpu::Team> team_;
   std::unique_ptr<net::Scope> scope_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::shared_ptr<const text::ChatTemplate> template_;

@@ -61,11 +61,14 @@ Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop) {
   if (!files) return tl::unexpected(files.error());
   Result<model::ModelConfig> config = model::read_config(*files);
   if (!config) return tl::unexpected(config.error());
-  Result<std::unique_ptr<cpu::CpuDevice>> device = cpu::CpuDevice::create(loop, {.threads = options.threads, .compute = options.compute});
-  if (!device) return tl::unexpected(device.error());
+  const Result<cpu::Isa> isa = cpu::choose_isa();
+  if (!isa) return tl::unexpected(isa.error());
+  const cpu::ThreadPlan threads = cpu::plan_threads(cpu::read_cpu_limits(cpu::affinity_cpus()), options.threads);
+  auto team = std::make_unique<cpu::Team>(loop, cpu::TeamOptions{.helpers = threads.helpers(), .loop_is_member = threads.loop_is_member});
+  auto device = std::make_unique<cpu::CpuDevice>(*team, cpu::CpuOptions{.isa = *isa, .compute = options.compute, .threads_why = threads.why});
 
   const uint32_t depth = options.pipeline_depth > 0 ? options.pipeline_depth : kDefaultDepth;
-  const model::MemoryNeed need = model::memory_need(*files, *config, **device, options.compute, options.max_num_batched_tokens, options.max_num_seqs);
+  const model::MemoryNeed need = model::memory_need(*files, *config, *device, options.compute, options.max_num_batched_tokens, options.max_num_seqs);
   MemoryRequest request;
   request.weights = need.weights;
   request.kv_per_token = need.kv_per_token;
@@ -78,7 +81,7 @@ Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop) {
   request.num_blocks = options.num_gpu_blocks_override;
   Result<MemoryPlan> plan = plan_memory(request, read_memory_limit());
   if (!plan) return tl::unexpected(plan.error());
-  return PreparedModel{std::move(*files), std::move(*config), std::move(*device), std::move(*plan), depth};
+  return PreparedModel{std::move(*files), std::move(*config), std::move(team), std::move(device), *isa, std::move(*plan), depth};
 }
 
 Result<LoadedModel> load_model(const ModelOptions& options, PreparedModel& prepared, const std::function<void(const char*)>& phase) {
@@ -90,7 +93,7 @@ Result<LoadedModel> load_model(const ModelOptions& options, PreparedModel& prepa
     tokenizer = vocab ? text::make_tokenizer(*vocab) : tl::unexpected(vocab.error());
   });
   phase("loading weights");
-  auto model = model::load_model(prepared.files, *prepared.device, prepared.plan.max_model_len);
+  auto model = model::load_model(prepared.files, prepared.config, *prepared.device, prepared.plan.max_model_len);
   phase("loading tokenizer");
   text_loader.join();
   if (!model) return tl::unexpected(model.error());

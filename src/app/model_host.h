@@ -23,7 +23,9 @@ namespace heddle::app {
 struct PreparedModel {
   model::GgufSet files;
   model::ModelConfig config;
+  std::unique_ptr<cpu::Team> team;  // outlives the engine that the device goes into
   std::unique_ptr<cpu::CpuDevice> device;
+  cpu::Isa isa = cpu::Isa::scalar;
   MemoryPlan plan;
   uint32_t pipeline_depth = 1;
 };
