@@ -10,7 +10,7 @@ import sys
 import unicodedata
 
 import tokenizers
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 SURROGATES = range(0xD800, 0xE000)
 
@@ -28,19 +28,28 @@ def regex_class(pattern):
     return isolated(pre_tokenizers.Split(Regex(pattern), behavior="isolated"))
 
 
-def nfc_open():
-    """Code points whose presence can change under NFC: without one, a text is its own NFC form."""
+def nfc_sets():
+    """(open, first): a text without open characters is its own NFC form, and only a first can compose with what follows it. By the normalizer's own Unicode, which is older than that of its regex engine: it takes newer marks for letters.
+    """
+    nfc = normalizers.NFC().normalize_str
     open_set = set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))  # Hangul vowels and finals
+    first = set(range(0x1100, 0x1113)) | set(range(0xAC00, 0xD7A4))     # Hangul initials and syllables
     for c in range(0x110000):
         if c in SURROGATES:
             continue
         char = chr(c)
-        if unicodedata.combining(char) or unicodedata.normalize("NFC", char) != char:
+        # Marks move before or behind marks of other classes: U+0334 has class 1, U+0316 class 220.
+        moves = nfc(f"\u2603{char}\u0334") != f"\u2603{char}\u0334" or nfc(f"\u2603\u0316{char}") != f"\u2603\u0316{char}"
+        if moves or nfc(char) != char:
             open_set.add(c)
         decomposition = unicodedata.decomposition(char)
         if decomposition and decomposition[0] != "<":
-            open_set.update(int(x, 16) for x in decomposition.split()[1:])
-    return open_set
+            parts = [chr(int(x, 16)) for x in decomposition.split()]
+            if nfc("".join(parts)) == char and len(parts) == 2:
+                first.add(ord(parts[0]))
+                first.add(c)  # what follows may move between its parts
+                open_set.add(ord(parts[1]))
+    return open_set, first
 
 
 def ranges(points):
@@ -76,7 +85,9 @@ def main():
     emit("space_ranges", r"\s", regex_class(r"\s"))
     emit("digit_only_ranges", r"Taken as digits by the Digits pre-tokenizer, whose Unicode is newer, but not \p{N}",
          isolated(pre_tokenizers.Digits(individual_digits=True)) - number)
-    emit("nfc_open_ranges", "Can change under NFC, or change what comes before", nfc_open())
+    nfc_open, nfc_first = nfc_sets()
+    emit("nfc_open_ranges", "Can change under NFC, or change what comes before", nfc_open)
+    emit("nfc_first_ranges", "Can compose with an open character that follows", nfc_first)
 
 
 if __name__ == "__main__":

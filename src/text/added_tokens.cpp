@@ -1,19 +1,30 @@
 #include "text/added_tokens.h"
 
 #include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "text/spm_blank.h"
 
 namespace heddle::text {
 
 AddedTokens::AddedTokens(const Vocab& vocab) : nodes_(1) {
-  std::vector<TokenId> order;
-  for (const TokenId id : vocab.added_tokens())
-    if (!vocab.token_bytes(id).empty()) order.push_back(id);
+  struct Entry {
+    std::string text;
+    TokenId id;
+  };
+  std::vector<Entry> entries;
+  for (const TokenId id : vocab.added_tokens()) {
+    if (vocab.token_bytes(id).empty()) continue;
+    entries.push_back({std::string(vocab.token_bytes(id)), id});
+    if (vocab.kind() == VocabKind::spm) replace_spm_blanks(entries.back().text);  // as texts have them by then
+  }
   // Sorted, a token shares its longest known prefix with the one before it, and its new branch is the last child there.
-  std::ranges::sort(order, {}, [&](TokenId id) { return std::pair(vocab.token_bytes(id), id); });
+  std::ranges::sort(entries,
+                    [](const Entry& a, const Entry& b) { return std::tie(a.text, a.id) < std::tie(b.text, b.id); });
   std::vector<uint32_t> path;  // nodes along the last token
   std::string_view last;
-  for (const TokenId id : order) {
-    const std::string_view text = vocab.token_bytes(id);
+  for (const auto& [text, id] : entries) {
     if (text == last) continue;  // the lowest id of equal texts
     const auto shared = static_cast<size_t>(std::ranges::mismatch(text, last).in1 - text.begin());
     const uint32_t sibling = shared < path.size() ? path[shared] : 0;

@@ -28,8 +28,9 @@ class AddedTokens {
     TokenId id = -1;  // -1: none, and begin is the end of the text
   };
 
-  // The first match at or after `from`. A token that does not match in user text must lie in trusted[i...]; the index
-  // is moved past ranges that end before the match, so that a walk over a text is linear in it.
+  // Texts of SentencePiece models must have blanks in place of U+2581. The first match at or after `from`. A token that
+  // does not match in user text must lie in trusted[i...]; the index is moved past ranges that end before the match, so
+  // that a walk over a text is linear in it.
   Match next(std::string_view text, size_t from, const std::vector<TrustedRange>& trusted, size_t& i) const;
 
  private:

@@ -110,8 +110,8 @@ void BpeTokenizer::encode_piece(std::string_view piece, MergeBuffers& buffers, s
   }
   std::vector<Symbol>& symbols = buffers.symbols;
   symbols.clear();
-  // A byte that the vocabulary lacks is dropped, as `tokenizers` does. Trained vocabularies lack at most bytes that
-  // no valid UTF-8 contains.
+  // A byte that the vocabulary lacks is dropped, as `tokenizers` does: SmolLM2 has no token for some control characters
+  // and for the lead byte of unassigned planes.
   for (const char c : piece)
     if (const TokenId id = byte_token_[static_cast<unsigned char>(c)]; id >= 0) symbols.push_back({0, 1, id});
   const auto pair_of = [this](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); };

@@ -15,7 +15,6 @@ namespace heddle::text {
 
 namespace {
 
-// Normalises one stretch. The library counts in 32-bit lengths in places, so callers keep stretches short.
 void append_nfc(std::string_view text, std::vector<utf8proc_int32_t>& buffer, std::string& out) {
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
   const auto size = static_cast<utf8proc_ssize_t>(text.size());
@@ -49,28 +48,29 @@ bool surely_nfc(std::string_view text) {
   return true;
 }
 
+// Only stretches of open characters are normalised, each with the character before it if that can compose. This is
+// fast, and it keeps the version of Unicode that the table was made from: marks that are newer stay where they are.
 std::string to_nfc(std::string_view text) {
-  // Characters that are not open can neither change nor compose with what follows... only with open ones. So the text
-  // is cut before each character that is followed by open ones, and only such stretches are normalised.
   const uint8_t* classes = unicode_classes();
   std::string out;
   out.reserve(text.size());
   std::vector<utf8proc_int32_t> buffer;
-  size_t done = 0;     // everything before is in out
-  size_t starter = 0;  // the last character that is not open
+  size_t done = 0;   // everything before is in out
+  size_t begin = 0;  // of the stretch, should the next character be open
   for (size_t i = 0; i < text.size();) {
     size_t length;
-    if ((classes[utf8_decode(text.data() + i, length)] & unicode::nfc_open) == 0) {
-      starter = i;
+    const uint8_t bits = classes[utf8_decode(text.data() + i, length)];
+    if ((bits & unicode::nfc_open) == 0) {
+      begin = (bits & unicode::nfc_first) != 0 ? i : i + length;
       i += length;
       continue;
     }
-    out.append(text.substr(done, starter - done));
+    out.append(text.substr(done, begin - done));
     do {
       i += length;
     } while (i < text.size() && (classes[utf8_decode(text.data() + i, length)] & unicode::nfc_open) != 0);
-    append_nfc(text.substr(starter, i - starter), buffer, out);
-    done = starter = i;
+    append_nfc(text.substr(begin, i - begin), buffer, out);
+    done = begin = i;
   }
   out.append(text.substr(done));
   return out;

@@ -11,8 +11,6 @@ namespace heddle::text {
 
 namespace {
 
-constexpr std::string_view kSpmSpace = "\xE2\x96\x81";  // U+2581
-
 // Higher scores get lower ranks; kNoRank is never reached.
 uint32_t rank_of(float score) {
   const auto bits = std::bit_cast<uint32_t>(score + 0.0F);  // -0 is 0
@@ -41,7 +39,8 @@ SpmTokenizer::SpmTokenizer(Vocab vocab)
     const std::string_view bytes = vocab_.token_bytes(id);
     const TokenType type = vocab_.type(id);
     if (type == TokenType::byte) byte_token_[static_cast<unsigned char>(bytes[0])] = id;
-    if ((type != TokenType::normal && type != TokenType::user_defined) || bytes.empty()) continue;
+    // Merges do not make user-defined tokens: text either became one before, or must not.
+    if (type != TokenType::normal || bytes.empty()) continue;
     map_.insert(id);
     longest_ = std::max(longest_, bytes.size());
     for (size_t i = 1; i < bytes.size(); ++i)
@@ -53,17 +52,6 @@ SpmTokenizer::SpmTokenizer(Vocab vocab)
 }
 
 void SpmTokenizer::encode_plain(std::string_view text, std::vector<TokenId>& ids, EncodeCounters& counters) const {
-  std::string blanked;
-  if (size_t at = text.find(kSpmSpace); at != std::string_view::npos) {
-    blanked.reserve(text.size());
-    size_t from = 0;
-    for (; at != std::string_view::npos; from = at + kSpmSpace.size(), at = text.find(kSpmSpace, from)) {
-      blanked += text.substr(from, at - from);
-      blanked += ' ';
-    }
-    blanked += text.substr(from);
-    text = blanked;
-  }
   WordCache& cache = WordCache::of_thread(number_);
   MergeBuffers buffers;
   for (size_t begin = 0; begin < text.size();) {

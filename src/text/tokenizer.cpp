@@ -6,6 +6,7 @@
 #include <string>
 
 #include "text/bpe_tokenizer.h"
+#include "text/spm_blank.h"
 #include "text/spm_tokenizer.h"
 #include "text/utf8.h"
 
@@ -35,14 +36,15 @@ bool is_one_piece(std::span<const EncodeSpan> spans) {
   return true;
 }
 
-void join(std::span<const EncodeSpan> spans, JoinedText& joined) {
-  bool valid = is_one_piece(spans);
+// With `blanks`, U+2581 becomes a blank.
+void join(std::span<const EncodeSpan> spans, bool blanks, JoinedText& joined) {
+  bool as_is = is_one_piece(spans);
   size_t bytes = 0;
   for (const EncodeSpan& span : spans) {
-    valid = valid && utf8_valid_prefix(span.text) == span.text.size();
+    as_is = as_is && utf8_valid_prefix(span.text) == span.text.size() && !(blanks && has_spm_blank(span.text));
     bytes += span.text.size();
   }
-  if (valid) {
+  if (as_is) {
     if (!spans.empty()) joined.text = {spans.front().text.data(), bytes};
     size_t at = 0;
     for (const EncodeSpan& span : spans) {
@@ -55,6 +57,7 @@ void join(std::span<const EncodeSpan> spans, JoinedText& joined) {
   for (const EncodeSpan& span : spans) {
     const size_t begin = joined.storage.size();
     append_utf8_replaced(span.text, joined.storage);
+    if (blanks) replace_spm_blanks(joined.storage, begin);
     if (span.parse_special) joined.trust(begin, joined.storage.size());
   }
   joined.text = joined.storage;
@@ -84,7 +87,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool parse_special
 std::vector<TokenId> Tokenizer::encode(std::span<const EncodeSpan> spans, EncodeOptions options,
                                        EncodeCounters* counters) const {
   JoinedText joined;
-  join(spans, joined);
+  join(spans, vocab_.kind() == VocabKind::spm, joined);
   EncodeCounters local;
   std::vector<TokenId> ids;
   ids.reserve(joined.text.size() / 4 + 8);

@@ -26,6 +26,7 @@ const uint8_t* filled() {
   mark(space_ranges, unicode::space);
   mark(digit_only_ranges, unicode::digit_only);
   mark(nfc_open_ranges, unicode::nfc_open);
+  mark(nfc_first_ranges, unicode::nfc_first);
   return table;
 }
 

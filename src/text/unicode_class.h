@@ -13,6 +13,7 @@ inline constexpr uint8_t number = 2;      // \p{N}
 inline constexpr uint8_t space = 4;       // \s
 inline constexpr uint8_t digit_only = 8;  // a digit for the Digits pre-tokenizer, `other` for the regular expressions
 inline constexpr uint8_t nfc_open = 16;   // a text without such a character is its own NFC form
+inline constexpr uint8_t nfc_first = 32;  // can change when an open character follows
 
 inline constexpr uint8_t kinds = letter | number | space;
 }  // namespace unicode

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "text/byte_alphabet.h"
-#include "text/utf8.h"
+#include "text/spm_blank.h"
 
 namespace heddle::text {
 
@@ -39,8 +39,6 @@ constexpr std::string_view kHtmlElements[] = {
     "h4",     "h5",  "h6",         "html",  "i",       "iframe", "img",   "li", "ol",     "p",  "s",  "span",
     "strong", "sub", "sup",        "table", "tbody",   "td",     "tfoot", "th", "thead",  "tr", "u",  "ul"};
 
-constexpr std::string_view kSpmSpace = "\xE2\x96\x81";  // U+2581
-
 bool is_html_tag(std::string_view text) {
   if (text.size() < 3 || text.front() != '<' || text.back() != '>') return false;
   std::string_view name = text.substr(1, text.size() - 2);
@@ -68,11 +66,11 @@ char* copy(std::string_view token, char* out) {
 
 char* copy_spaces(std::string_view token, char* out) {
   for (;;) {
-    const size_t at = token.find(kSpmSpace);
+    const size_t at = token.find(kSpmBlank);
     out = copy(token.substr(0, at), out);
     if (at == std::string_view::npos) return out;
     *out++ = ' ';
-    token.remove_prefix(at + kSpmSpace.size());
+    token.remove_prefix(at + kSpmBlank.size());
   }
 }
 

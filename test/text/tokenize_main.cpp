@@ -58,19 +58,44 @@ class Reader {
   std::string_view bytes_;
 };
 
+// Bytes that a byte-level vocabulary has no token for, such as rare control characters; they are dropped, as
+// Hugging Face does.
+std::string missing_bytes(const Vocab& vocab) {
+  std::string missing;
+  if (vocab.kind() == VocabKind::spm) return missing;
+  std::vector<bool> has(256);
+  for (TokenId id = 0; id < vocab.size(); ++id)
+    if (vocab.token_bytes(id).size() == 1) has[static_cast<unsigned char>(vocab.token_bytes(id)[0])] = true;
+  for (int b = 0; b < 256; ++b)
+    if (!has[static_cast<size_t>(b)]) missing += static_cast<char>(b);
+  return missing;
+}
+
 // What decoding must give back: the text as the tokenizer reads it.
-std::string as_read(const Tokenizer& tokenizer, std::string_view text) {
+std::string as_read(const Vocab& vocab, std::string_view text, const std::string& missing) {
   std::string read;
   append_utf8_replaced(text, read);
-  if (tokenizer.vocab().pre() == "qwen2") return to_nfc(read);
-  if (tokenizer.vocab().kind() == VocabKind::spm)
+  if (vocab.pre() == "qwen2") read = to_nfc(read);
+  if (vocab.kind() == VocabKind::spm) {
     for (size_t at; (at = read.find("\u2581")) != std::string::npos;) read.replace(at, 3, 1, ' ');
-  return read;
+    return read;
+  }
+  std::erase_if(read, [&](char c) { return missing.find(c) != std::string::npos; });
+  std::string shown;
+  append_utf8_replaced(read, shown);
+  return shown;
+}
+
+// Spelled out at the start, bos looks like the one that encoding adds, behind which decoding drops a blank.
+bool starts_with_bos(const Vocab& vocab, std::string_view text) {
+  return vocab.add_space_prefix() && vocab.bos() >= 0 && text.starts_with(vocab.token_bytes(vocab.bos()));
 }
 
 int compare(const Tokenizer& tokenizer, const std::string& cases_path, const std::string& ids_path) {
   const std::string cases_bytes = read_file(cases_path), ids_bytes = read_file(ids_path);
   Reader cases(cases_bytes), expected(ids_bytes);
+  const Vocab& vocab = tokenizer.vocab();
+  const std::string missing = missing_bytes(vocab);
   size_t n_cases = 0, n_bytes = 0, n_ids = 0, n_wrong = 0;
   for (; !cases.done(); ++n_cases) {
     const bool parse_special = cases.take(1)[0] != 0;
@@ -80,10 +105,10 @@ int compare(const Tokenizer& tokenizer, const std::string& cases_path, const std
     const std::vector<TokenId> got = tokenizer.encode(text, parse_special);
     n_bytes += text.size();
     n_ids += got.size();
-    const std::string back = decode(tokenizer.vocab(), got, {.skip_special = false, .at_text_start = true});
-    const bool same_text = back == as_read(tokenizer, text);
+    const std::string back = decode(vocab, got, {.skip_special = false, .at_text_start = true});
+    const bool same_text = starts_with_bos(vocab, text) || back == as_read(vocab, text, missing);
     if (got == want && same_text) continue;
-    if (++n_wrong > 10) continue;
+    if (++n_wrong > 5) continue;
     const auto at = static_cast<size_t>(std::ranges::mismatch(got, want).in1 - got.begin());
     const auto around = [at](const std::vector<TokenId>& ids) {
       const size_t from = std::min(at < 3 ? 0 : at - 3, ids.size());
