@@ -28,7 +28,8 @@ Result<void> apply_config_file(CLI::App& command, const std::string& path) {
   try {
     table = toml::parse_file(path);
   } catch (const toml::parse_error& error) {
-    return fail(fmt::format("--config {}: line {}: {}", path, error.source().begin.line, error.description()));
+    const auto line = error.source().begin.line;
+    return fail(line > 0 ? fmt::format("--config {}: line {}: {}", path, line, error.description()) : fmt::format("--config {}: {}", path, error.description()));
   }
   for (const auto& [key, node] : table) {
     std::string name(key.str());

@@ -93,6 +93,8 @@ int main(int argc, char** argv) {
   load_app->add_option("--seed", load.load.seed, "Seed of the prompts")->capture_default_str();
   load_app->add_option("--api-key", load.load.api_key, "Key to send")->envname("HEDDLE_API_KEY");
 
+  if (argc > 1 && argv[1][0] != '-' && program.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
+    return fail_command(fmt::format("'{}' is no command; there are serve, chat, run, generate and bench (see heddle --help)", argv[1]));
   try {
     program.parse(normalised(argc, argv));
   } catch (const CLI::CallForHelp& help) {
