@@ -1,6 +1,7 @@
 #pragma once
 // An engine over the stub on a loop of its own, with sinks that remember everything.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 

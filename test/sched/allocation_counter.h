@@ -1,0 +1,35 @@
+#pragma once
+// Counts calls of operator new while a counter is alive. Included by exactly one source of a test binary: it replaces
+// the program's allocation functions.
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace heddle {
+
+inline std::atomic<bool> counting_allocations{false};
+inline std::atomic<uint64_t> counted_allocations{0};
+
+class AllocationCounter {
+ public:
+  AllocationCounter() {
+    counted_allocations = 0;
+    counting_allocations = true;
+  }
+  ~AllocationCounter() { counting_allocations = false; }
+  uint64_t stop() {
+    counting_allocations = false;
+    return counted_allocations;
+  }
+};
+
+}  // namespace heddle
+
+void* operator new(size_t size) {
+  if (heddle::counting_allocations) ++heddle::counted_allocations;
+  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
