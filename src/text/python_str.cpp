@@ -36,7 +36,7 @@ std::vector<TracedText> split_space(const TracedText& text, long max) {
     while (at < bytes.size() && is_space(decode(bytes, next))) at = next;
     if (at >= bytes.size()) break;
     if (max >= 0 && static_cast<long>(parts.size()) >= max) {
-      parts.push_back(strip(text.slice(at, bytes.size()), Side::right));
+      parts.push_back(text.slice(at, bytes.size()));  // white space behind it stays
       break;
     }
     const std::size_t begin = at;
@@ -59,7 +59,7 @@ std::vector<TracedText> rsplit_space(const TracedText& text, long max) {
     while (end > 0 && space_before(end)) end = previous(bytes, end);
     if (end == 0) break;
     if (max >= 0 && static_cast<long>(parts.size()) >= max) {
-      parts.push_back(strip(text.slice(0, end), Side::left));
+      parts.push_back(text.slice(0, end));  // white space before it stays
       break;
     }
     std::size_t begin = end;
