@@ -114,7 +114,11 @@ struct Timeline {
   }
 };
 
-asio::awaitable<void> one_request(tcp::socket& socket, Run& run, uint32_t number, bool& usable) {
+// False: the server had closed the idle connection, nothing was lost, ask again on a new one. usable: in, the connection was used
+// before; out, it may be used again.
+asio::awaitable<bool> one_request(tcp::socket& socket, Run& run, uint32_t number, bool& usable) {
+  const bool reused = usable;
+  bool heard = false;
   usable = false;
   const std::string request = make_request(run.options, number);
   Timeline timeline;
@@ -123,20 +127,22 @@ asio::awaitable<void> one_request(tcp::socket& socket, Run& run, uint32_t number
   auto token = asio::redirect_error(asio::use_awaitable, error);
   co_await asio::async_write(socket, asio::buffer(request), token);
   if (error) {
-    run.fail_one(error.message());
-    co_return;
+    if (!reused) run.fail_one(error.message());
+    co_return !reused;
   }
   HttpStream stream([&timeline, &run](std::string_view data) { timeline.on_event(data, run); });
   std::vector<char> buffer(64 * 1024);
   while (!stream.finished()) {
     const size_t size = co_await socket.async_read_some(asio::buffer(buffer), token);
+    if (error && reused && !heard) co_return false;
     if (error) {
       run.fail_one(fmt::format("connection ended early: {}", error.message()));
-      co_return;
+      co_return true;
     }
+    heard = true;
     if (!stream.feed({buffer.data(), size})) {
       run.fail_one("the reply is not HTTP");
-      co_return;
+      co_return true;
     }
   }
   usable = stream.keep_alive();
@@ -150,6 +156,7 @@ asio::awaitable<void> one_request(tcp::socket& socket, Run& run, uint32_t number
     run.result.prompt_tokens += timeline.prompt_tokens;
     run.result.output_tokens += timeline.output_tokens > 0 ? timeline.output_tokens : timeline.events;
   }
+  co_return true;
 }
 
 // A client that keeps one connection busy until no request is left.
@@ -160,16 +167,19 @@ asio::awaitable<void> worker(asio::io_context& loop, Run& run, tcp::resolver::re
   auto token = asio::redirect_error(asio::use_awaitable, error);
   while (run.next < run.options.requests) {
     const uint32_t number = run.next++;
-    if (!usable) {
-      socket = tcp::socket(loop);
-      co_await asio::async_connect(socket, endpoints, token);
-      if (error) {
-        run.fail_one(fmt::format("cannot connect: {}", error.message()));
-        continue;
+    bool answered = false;
+    while (!answered) {
+      if (!usable) {
+        socket = tcp::socket(loop);
+        co_await asio::async_connect(socket, endpoints, token);
+        if (error) {
+          run.fail_one(fmt::format("cannot connect: {}", error.message()));
+          break;
+        }
+        socket.set_option(tcp::no_delay(true), error);
       }
-      socket.set_option(tcp::no_delay(true), error);
+      answered = co_await one_request(socket, run, number, usable);
     }
-    co_await one_request(socket, run, number, usable);
     run.progress(run.result.completed + run.result.failed);
   }
 }
