@@ -12,28 +12,33 @@ HttpSink::~HttpSink() {
   if (connection_ != nullptr) std::exchange(connection_, nullptr)->abandon();
 }
 
-// A second answer to one request is a bug of the handler.
-void HttpSink::check_unanswered() const {
+// Bugs of the handler, looked for in debug builds: a call from another thread (invariant loop-only), a second answer.
+void HttpSink::check_call(bool answers) const {
 #ifndef NDEBUG
-  HEDDLE_CHECK(gone_ || (connection_ != nullptr && !connection_->is_streaming()));
+  HEDDLE_CHECK(connection_ == nullptr || loop_.get_executor().running_in_this_thread());
+  HEDDLE_CHECK(!answers || gone_ || (connection_ != nullptr && !connection_->is_streaming()));
+#else
+  (void)answers;
 #endif
 }
 
 void HttpSink::reply(api::HttpReply reply) {
-  check_unanswered();
+  check_call(true);
   if (connection_ != nullptr) connection_->reply(std::move(reply));
 }
 
 void HttpSink::start_stream(int status, std::string_view content_type, api::HeaderList headers) {
-  check_unanswered();
+  check_call(true);
   if (connection_ != nullptr) connection_->start_stream(status, content_type, headers);
 }
 
 api::Flow HttpSink::write(std::string_view chunk) {
+  check_call(false);
   return connection_ != nullptr ? connection_->write(chunk) : api::Flow::gone;
 }
 
 void HttpSink::end() {
+  check_call(false);
   if (connection_ != nullptr) connection_->end_stream();
 }
 
@@ -41,6 +46,7 @@ bool HttpSink::closed() const { return connection_ == nullptr || connection_->is
 size_t HttpSink::unsent_bytes() const { return connection_ != nullptr ? connection_->unsent_bytes() : 0; }
 
 void HttpSink::on_gone(std::function<void(api::Gone)> callback) {
+  check_call(false);
   if (connection_ != nullptr) {
     on_gone_ = std::move(callback);
   } else if (gone_ && callback) {

@@ -29,7 +29,7 @@ class HttpSink final : public api::ResponseSink {
   void writable();              // may destroy this sink
 
  private:
-  void check_unanswered() const;
+  void check_call(bool answers) const;
 
   asio::io_context& loop_;
   HttpConnection* connection_;
