@@ -5,33 +5,11 @@
 #include <limits>
 
 #include "base/check.h"
+#include "cpu/kernels.h"
 #include "cpu/philox.h"
-#include "cpu/sample_kernels.h"
 #include "cpu/sample_row.h"
 
 namespace heddle::cpu {
-namespace scalar {
-extern const SampleKernels sample_kernels;
-}
-namespace avx2 {
-extern const SampleKernels sample_kernels;
-}
-namespace avx512 {
-extern const SampleKernels sample_kernels;
-}
-
-const SampleKernels& sample_kernels_of(Isa isa) {
-  switch (isa) {
-    case Isa::avx512:
-      return avx512::sample_kernels;
-    case Isa::avx2:
-      return avx2::sample_kernels;
-    case Isa::scalar:
-      break;
-  }
-  return scalar::sample_kernels;
-}
-
 namespace {
 
 // Logits that one chunk of a sampling command works on: about 10 us of memory traffic.

@@ -1,0 +1,161 @@
+#pragma once
+// A real model on the CPU device behind a runner, driven step by step from a test: the loop, the team and the plans by
+// hand. Slots and blocks are the test's own affair.
+#include <doctest/doctest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/loop.h"
+#include "cpu/cpu_device.h"
+#include "engine/device_runner.h"
+#include "model/config.h"
+#include "model/gguf_set.h"
+
+namespace heddle {
+
+inline constexpr const char* kSmolLm = HEDDLE_SOURCE_DIR "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+inline constexpr const char* kGemma = HEDDLE_SOURCE_DIR "/models/gemma-3-270m-q4_k_m.gguf";
+
+inline model::GgufSet open_model(const std::string& path) {
+  auto files = model::GgufSet::open(path);
+  REQUIRE_MESSAGE(files.has_value(), files.error().message << " (tools/test installs the models)");
+  return std::move(*files);
+}
+
+// One sequence of a test: what it holds, and what the model said so far.
+struct TestSeq {
+  uint32_t slot = 0;
+  std::vector<BlockId> blocks;
+  std::vector<TokenId> tokens;  // prompt, then what was sampled
+  uint32_t n_prompt = 0;
+  uint32_t n_computed = 0;
+  device::SlotSampling sampling;
+  std::vector<uint64_t> hashes;  // of the logits row of each sampled token
+
+  TestSeq(uint32_t slot_, std::vector<TokenId> prompt, std::vector<BlockId> blocks_,
+          device::SlotSampling sampling_ = {})
+      : slot(slot_),
+        blocks(std::move(blocks_)),
+        tokens(std::move(prompt)),
+        n_prompt(static_cast<uint32_t>(tokens.size())),
+        sampling(std::move(sampling_)) {}
+
+  uint32_t n_generated() const { return static_cast<uint32_t>(tokens.size()) - n_prompt; }
+  std::vector<TokenId> generated() const { return {tokens.begin() + n_prompt, tokens.end()}; }
+
+  // Plans the next `n` rows at most, and the sample if they reach the newest token.
+  void plan(sched::StepPlan& plan, uint32_t n, sched::Outputs outputs = sched::Outputs::sample) {
+    n = std::min(n, static_cast<uint32_t>(tokens.size()) - n_computed);
+    const bool newest = n_computed + n == tokens.size();
+    if (outputs == sched::Outputs::sample && !newest) outputs = sched::Outputs::none;
+    plan.seqs.push_back({.id = SeqId{slot},
+                         .slot = SlotId{slot},
+                         .n_tokens = n,
+                         .first_position = n_computed,
+                         .source = sched::TokenSource::host,
+                         .outputs = outputs,
+                         .token_index = n_generated(),
+                         .tokens = std::span(tokens).subspan(n_computed, n),
+                         .blocks = blocks});
+    plan.n_rows += n;
+    plan.n_sampled += outputs == sched::Outputs::sample;
+    n_computed += n;
+  }
+  void take(const engine::SeqResult& result) {
+    if (result.token < 0) return;
+    tokens.push_back(result.token);
+    hashes.push_back(result.logits_hash);
+  }
+};
+
+class CpuModel {
+ public:
+  struct Options {
+    device::Compute compute = device::Compute::automatic;
+    cpu::Isa isa = cpu::available_isas().back();
+    uint32_t threads = 2;
+    uint32_t depth = 1;
+    uint32_t max_rows = 64;
+    uint32_t max_seqs = 32;
+    uint32_t n_blocks = 160;
+    uint32_t n_positions = 1280;
+    bool hash_logits = false;
+    uint32_t all_logits_rows = 0;
+  };
+
+  CpuModel(const std::string& path, Options options)
+      : loop_(make_loop(io_)), team_(*loop_, {.helpers = options.threads - 1, .loop_is_member = true}) {
+    const model::GgufSet files = open_model(path);
+    const auto config = model::read_config(files);
+    REQUIRE_MESSAGE(config.has_value(), config.error().message);
+    auto device = std::make_unique<cpu::CpuDevice>(
+        team_, cpu::CpuOptions{.isa = options.isa, .compute = options.compute, .threads_why = {}});
+    auto model = model::load_model(files, *config, *device, options.n_positions);
+    REQUIRE_MESSAGE(model.has_value(), model.error().message);
+    runner_ =
+        std::make_unique<engine::DeviceRunner>(io_.get_executor(), std::move(device), std::move(*model),
+                                               engine::DeviceRunnerOptions{.max_num_seqs = options.max_seqs,
+                                                                           .max_num_batched_tokens = options.max_rows,
+                                                                           .n_blocks = options.n_blocks,
+                                                                           .block_size = 16,
+                                                                           .pipeline_depth = options.depth,
+                                                                           .hash_logits = options.hash_logits,
+                                                                           .all_logits_rows = options.all_logits_rows});
+  }
+
+  engine::DeviceRunner& runner() { return *runner_; }
+  uint32_t vocab_size() const { return runner_->model().config().vocab_size; }
+
+  engine::Ticket launch(const sched::StepPlan& plan) {
+    const engine::Ticket ticket = runner_->launch(plan);
+    runner_->sample(ticket);
+    return ticket;
+  }
+  std::vector<engine::SeqResult> wait(engine::Ticket ticket) {
+    std::vector<engine::SeqResult> results;
+    bool done = false;
+    boost::asio::co_spawn(io_, wait_into(*runner_, ticket, results, done), boost::asio::detached);
+    io_.restart();
+    while (!done) io_.run_one();
+    return results;
+  }
+  std::vector<engine::SeqResult> run(const sched::StepPlan& plan) { return wait(launch(plan)); }
+
+  // The sequence takes its slot over, from its start or (with generated tokens) after a preemption.
+  void join(sched::StepPlan& plan, TestSeq& seq) {
+    if (occupied_.insert(seq.slot).second == false) plan.left.push_back(SlotId{seq.slot});
+    seq.n_computed = 0;
+    plan.joined.push_back({SlotId{seq.slot}, &seq.sampling, std::span(seq.tokens).first(seq.n_prompt),
+                           std::span(seq.tokens).subspan(seq.n_prompt)});
+  }
+
+ private:
+  static boost::asio::awaitable<void> wait_into(engine::DeviceRunner& runner, engine::Ticket ticket,
+                                                std::vector<engine::SeqResult>& results, bool& done) {
+    auto result = co_await runner.wait(ticket);
+    REQUIRE(result.has_value());
+    results.assign(result->seqs.begin(), result->seqs.end());
+    done = true;
+  }
+
+  boost::asio::io_context io_{1};
+  std::unique_ptr<Loop> loop_;
+  cpu::Team team_;
+  std::unique_ptr<engine::DeviceRunner> runner_;
+  std::set<uint32_t> occupied_;
+};
+
+// Blocks [first, first + n), in an order that is not ascending.
+inline std::vector<BlockId> some_blocks(uint32_t first, uint32_t n) {
+  std::vector<BlockId> blocks;
+  for (uint32_t i = 0; i < n; ++i) blocks.push_back(BlockId{first + (i * 7 + 3) % n});
+  return blocks;
+}
+
+}  // namespace heddle
