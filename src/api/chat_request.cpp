@@ -39,19 +39,24 @@ const LaterField kLater[] = {
 };
 
 constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant"};
-constexpr std::string_view kMessageFields[] = {"role", "content", "name", "refusal", "tool_calls", "function_call", "audio", "annotations"};
+constexpr std::string_view kMessageFields[] = {"role",       "content",       "name",  "refusal",
+                                               "tool_calls", "function_call", "audio", "annotations"};
 
 std::string path_of(size_t message, std::string_view field) { return fmt::format("messages[{}].{}", message, field); }
 
 ApiResult<void> check_part(const json::value& part, const std::string& path) {
-  if (!part.is_object()) return bad_request(path, fmt::format("`{}` must be an object with a type, got {}", path, shown(part)));
+  if (!part.is_object())
+    return bad_request(path, fmt::format("`{}` must be an object with a type, got {}", path, shown(part)));
   const json::value* type = part.get_object().if_contains("type");
-  if (type == nullptr || !type->is_string()) return bad_request(path + ".type", fmt::format("`{}.type` must be a string", path));
+  if (type == nullptr || !type->is_string())
+    return bad_request(path + ".type", fmt::format("`{}.type` must be a string", path));
   if (type->get_string() != "text" && type->get_string() != "refusal")
-    return bad_request(path + ".type", fmt::format("`{}.type` must be \"text\" for this model, got {}", path, shown(*type)));
+    return bad_request(path + ".type",
+                       fmt::format("`{}.type` must be \"text\" for this model, got {}", path, shown(*type)));
   const std::string field = type->get_string() == "text" ? "text" : "refusal";
   const json::value* text = part.get_object().if_contains(field);
-  if (text == nullptr || !text->is_string()) return bad_request(path + "." + field, fmt::format("`{}.{}` must be a string", path, field));
+  if (text == nullptr || !text->is_string())
+    return bad_request(path + "." + field, fmt::format("`{}.{}` must be a string", path, field));
   return {};
 }
 
@@ -62,13 +67,18 @@ ApiResult<json::object> read_message(const json::value& value, size_t index, std
   const json::object& in = value.get_object();
   const json::value* role = in.if_contains("role");
   if (role == nullptr || !role->is_string())
-    return bad_request(path_of(index, "role"), fmt::format("`{}` must be one of system, developer, user, assistant", path_of(index, "role")));
+    return bad_request(path_of(index, "role"),
+                       fmt::format("`{}` must be one of system, developer, user, assistant", path_of(index, "role")));
   if (std::find(std::begin(kRoles), std::end(kRoles), std::string_view(role->get_string())) == std::end(kRoles))
-    return bad_request(path_of(index, "role"), fmt::format("`{}` must be one of system, developer, user, assistant, got {}", path_of(index, "role"), shown(*role)));
+    return bad_request(path_of(index, "role"),
+                       fmt::format("`{}` must be one of system, developer, user, assistant, got {}",
+                                   path_of(index, "role"), shown(*role)));
   for (std::string_view field : {"tool_calls", "function_call", "audio"}) {
     const json::value* later = in.if_contains(field);
     const bool empty = later == nullptr || later->is_null() || (later->is_array() && later->get_array().empty());
-    if (!empty) return bad_request(path_of(index, field), fmt::format("`{}` is not supported by this server yet", path_of(index, field)));
+    if (!empty)
+      return bad_request(path_of(index, field),
+                         fmt::format("`{}` is not supported by this server yet", path_of(index, field)));
   }
   json::object out;
   // A developer message is what newer clients call the system message; the templates know only the latter.
@@ -76,7 +86,9 @@ ApiResult<json::object> read_message(const json::value& value, size_t index, std
   const bool assistant = role->get_string() == "assistant";
   const json::value* content = in.if_contains("content");
   if (content == nullptr || content->is_null()) {
-    if (!assistant) return bad_request(path_of(index, "content"), fmt::format("`{}` must be a string or a list of text parts", path_of(index, "content")));
+    if (!assistant)
+      return bad_request(path_of(index, "content"),
+                         fmt::format("`{}` must be a string or a list of text parts", path_of(index, "content")));
     out["content"] = "";
   } else if (content->is_string()) {
     out["content"] = *content;
@@ -90,17 +102,23 @@ ApiResult<json::object> read_message(const json::value& value, size_t index, std
       if (text == nullptr) text = part.get_object().if_contains("refusal");
       parts.push_back(json::object{{"type", "text"}, {"text", *text}});
     }
-    if (parts.empty() && !assistant) return bad_request(path_of(index, "content"), fmt::format("`{}` must hold at least one part", path_of(index, "content")));
+    if (parts.empty() && !assistant)
+      return bad_request(path_of(index, "content"),
+                         fmt::format("`{}` must hold at least one part", path_of(index, "content")));
     out["content"] = std::move(parts);
   } else {
-    return bad_request(path_of(index, "content"), fmt::format("`{}` must be a string or a list of text parts, got {}", path_of(index, "content"), shown(*content)));
+    return bad_request(path_of(index, "content"), fmt::format("`{}` must be a string or a list of text parts, got {}",
+                                                              path_of(index, "content"), shown(*content)));
   }
   if (const json::value* name = in.if_contains("name"); name != nullptr && !name->is_null()) {
-    if (!name->is_string()) return bad_request(path_of(index, "name"), fmt::format("`{}` must be a string, got {}", path_of(index, "name"), shown(*name)));
+    if (!name->is_string())
+      return bad_request(path_of(index, "name"),
+                         fmt::format("`{}` must be a string, got {}", path_of(index, "name"), shown(*name)));
     out["name"] = *name;
   }
   for (const auto& member : in) {
-    if (std::find(std::begin(kMessageFields), std::end(kMessageFields), std::string_view(member.key())) == std::end(kMessageFields))
+    if (std::find(std::begin(kMessageFields), std::end(kMessageFields), std::string_view(member.key())) ==
+        std::end(kMessageFields))
       warnings.push_back(fmt::format("unknown field `{}` was ignored", path_of(index, std::string_view(member.key()))));
   }
   return out;
@@ -116,8 +134,9 @@ ApiResult<text::ChatInput> read_chat_input(FieldReader& reader, std::vector<std:
   input.add_generation_prompt = scalars.add_generation_prompt.value_or(true);
   const json::value* messages = reader.take("messages");
   if (messages == nullptr || !messages->is_array())
-    return bad_request("messages", messages == nullptr ? "`messages` is missing: it must be a list of messages"
-                                                       : fmt::format("`messages` must be a list, got {}", shown(*messages)));
+    return bad_request("messages", messages == nullptr
+                                       ? "`messages` is missing: it must be a list of messages"
+                                       : fmt::format("`messages` must be a list, got {}", shown(*messages)));
   if (messages->get_array().empty()) return bad_request("messages", "`messages` must hold at least one message");
   json::array checked;
   for (size_t i = 0; i < messages->get_array().size(); ++i) {
@@ -127,7 +146,9 @@ ApiResult<text::ChatInput> read_chat_input(FieldReader& reader, std::vector<std:
   }
   input.messages = std::move(checked);
   if (const json::value* kwargs = reader.take("chat_template_kwargs")) {
-    if (!kwargs->is_object()) return bad_request("chat_template_kwargs", fmt::format("`chat_template_kwargs` must be an object, got {}", shown(*kwargs)));
+    if (!kwargs->is_object())
+      return bad_request("chat_template_kwargs",
+                         fmt::format("`chat_template_kwargs` must be an object, got {}", shown(*kwargs)));
     input.kwargs = kwargs->get_object();
   }
   return input;
@@ -148,7 +169,8 @@ ApiResult<ChatRequest> read_chat_request(const json::object& body, const Generat
   auto input = read_chat_input(reader, request.warnings);
   if (!input) return tl::unexpected(input.error());
   request.input = std::move(*input);
-  for (const std::string& name : reader.unknown()) request.warnings.push_back(fmt::format("unknown field `{}` was ignored", name));
+  for (const std::string& name : reader.unknown())
+    request.warnings.push_back(fmt::format("unknown field `{}` was ignored", name));
   return request;
 }
 

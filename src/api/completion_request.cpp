@@ -16,14 +16,16 @@ const LaterField kLater[] = {
 };
 
 ApiResult<std::vector<PromptInput>> read_prompt(const json::value* value, uint32_t vocab_size) {
-  constexpr std::string_view kForms = "a string, a list of strings, a list of token ids or a list of lists of token ids";
+  constexpr std::string_view kForms =
+      "a string, a list of strings, a list of token ids or a list of lists of token ids";
   if (value == nullptr) return bad_request("prompt", fmt::format("`prompt` is missing: it must be {}", kForms));
   std::vector<PromptInput> prompts;
   if (value->is_string()) {
     prompts.emplace_back(std::string(value->get_string()));
     return prompts;
   }
-  if (!value->is_array()) return bad_request("prompt", fmt::format("`prompt` must be {}, got {}", kForms, shown(*value)));
+  if (!value->is_array())
+    return bad_request("prompt", fmt::format("`prompt` must be {}, got {}", kForms, shown(*value)));
   const json::array& list = value->get_array();
   if (list.empty()) return bad_request("prompt", "`prompt` must not be empty");
   if (list[0].is_number()) {
@@ -52,7 +54,8 @@ ApiResult<std::vector<PromptInput>> read_prompt(const json::value* value, uint32
 }  // namespace
 
 ApiResult<std::vector<TokenId>> read_token_ids(std::string_view path, const json::value& value, uint32_t vocab_size) {
-  if (!value.is_array()) return bad_request(std::string(path), fmt::format("`{}` must be a list of token ids, got {}", path, shown(value)));
+  if (!value.is_array())
+    return bad_request(std::string(path), fmt::format("`{}` must be a list of token ids, got {}", path, shown(value)));
   if (value.get_array().empty()) return bad_request(std::string(path), fmt::format("`{}` must not be empty", path));
   std::vector<TokenId> ids;
   ids.reserve(value.get_array().size());
@@ -62,8 +65,9 @@ ApiResult<std::vector<TokenId>> read_token_ids(std::string_view path, const json
       ids.push_back(static_cast<TokenId>(item.get_int64()));
       continue;
     }
-    return bad_request(fmt::format("{}[{}]", path, i),
-                       fmt::format("`{}[{}]` must be a token id between 0 and {}, got {}", path, i, vocab_size - 1, shown(item)));
+    return bad_request(
+        fmt::format("{}[{}]", path, i),
+        fmt::format("`{}[{}]` must be a token id between 0 and {}, got {}", path, i, vocab_size - 1, shown(item)));
   }
   return ids;
 }
@@ -79,7 +83,8 @@ ApiResult<CompletionRequest> read_completion_request(const json::object& body, c
   request.prompts = std::move(*prompts);
   auto later = reader.later(kLater);
   if (!later) return tl::unexpected(later.error());
-  for (const std::string& name : reader.unknown()) request.warnings.push_back(fmt::format("unknown field `{}` was ignored", name));
+  for (const std::string& name : reader.unknown())
+    request.warnings.push_back(fmt::format("unknown field `{}` was ignored", name));
   return request;
 }
 

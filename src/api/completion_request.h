@@ -22,6 +22,7 @@ constexpr size_t kMaxPrompts = 1024;
 ApiResult<CompletionRequest> read_completion_request(const boost::json::object& body, const GenerationLimits& limits);
 
 // `tokens` as a list of ids inside the vocabulary; also the body of /detokenize.
-ApiResult<std::vector<TokenId>> read_token_ids(std::string_view path, const boost::json::value& value, uint32_t vocab_size);
+ApiResult<std::vector<TokenId>> read_token_ids(std::string_view path, const boost::json::value& value,
+                                               uint32_t vocab_size);
 
 }  // namespace heddle::api

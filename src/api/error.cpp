@@ -9,16 +9,26 @@ namespace {
 
 std::string_view type_of(int status) {
   switch (status) {
-    case 400: return "BadRequestError";
-    case 401: return "AuthenticationError";
-    case 404: return "NotFoundError";
-    case 405: return "MethodNotAllowedError";
-    case 413: return "RequestTooLargeError";
-    case 415: return "UnsupportedMediaTypeError";
-    case 429: return "RateLimitError";
-    case 501: return "NotImplementedError";
-    case 503: return "ServiceUnavailableError";
-    default: return status < 500 ? "BadRequestError" : "InternalServerError";
+    case 400:
+      return "BadRequestError";
+    case 401:
+      return "AuthenticationError";
+    case 404:
+      return "NotFoundError";
+    case 405:
+      return "MethodNotAllowedError";
+    case 413:
+      return "RequestTooLargeError";
+    case 415:
+      return "UnsupportedMediaTypeError";
+    case 429:
+      return "RateLimitError";
+    case 501:
+      return "NotImplementedError";
+    case 503:
+      return "ServiceUnavailableError";
+    default:
+      return status < 500 ? "BadRequestError" : "InternalServerError";
   }
 }
 
@@ -31,8 +41,10 @@ std::string error_body(const ApiError& error) {
   out += ",\"type\":";
   append_json_string(out, type_of(error.status));
   out += ",\"param\":";
-  if (error.param.empty()) out += "null";
-  else append_json_string(out, error.param);
+  if (error.param.empty())
+    out += "null";
+  else
+    append_json_string(out, error.param);
   fmt::format_to(std::back_inserter(out), ",\"code\":{}}}}}", error.status);
   return out;
 }

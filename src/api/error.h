@@ -1,5 +1,6 @@
 #pragma once
-// What a client did wrong, or what the server cannot do now, in the shape of vLLM's error object. Pure values, any thread.
+// What a client did wrong, or what the server cannot do now, in the shape of vLLM's error object. Pure values, any
+// thread.
 #include <string>
 #include <string_view>
 

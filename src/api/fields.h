@@ -1,6 +1,6 @@
 #pragma once
-// Reading a JSON body by a declared table: each field's name, type and range stand once, and give the validation and its
-// error texts. A null is the same as an absent field. Fields that no table names are collected as unknown.
+// Reading a JSON body by a declared table: each field's name, type and range stand once, and give the validation and
+// its error texts. A null is the same as an absent field. Fields that no table names are collected as unknown.
 #include <boost/json/object.hpp>
 #include <cstdint>
 #include <limits>
@@ -34,7 +34,8 @@ struct Field {
   Range range{};  // of numbers, or of a string's length in bytes
 };
 
-// A field that belongs to a feature heddle does not have yet: a value that changes nothing is accepted, any other refused.
+// A field that belongs to a feature heddle does not have yet: a value that changes nothing is accepted, any other
+// refused.
 struct LaterField {
   std::string_view name;
   bool (*neutral)(const boost::json::value&);
@@ -63,7 +64,8 @@ class FieldReader {
     for (const Field<S>& field : table) {
       const boost::json::value* value = take(field.name);
       if (value == nullptr) continue;
-      ApiResult<void> read = std::visit([&](auto member) { return assign(field.name, *value, field.range, into.*member); }, field.member);
+      ApiResult<void> read =
+          std::visit([&](auto member) { return assign(field.name, *value, field.range, into.*member); }, field.member);
       if (!read) return read;
     }
     return {};
@@ -74,10 +76,14 @@ class FieldReader {
   std::vector<std::string> unknown() const;  // in the body's order
 
  private:
-  static ApiResult<void> assign(std::string_view name, const boost::json::value& value, Range range, std::optional<bool>& into);
-  static ApiResult<void> assign(std::string_view name, const boost::json::value& value, Range range, std::optional<int64_t>& into);
-  static ApiResult<void> assign(std::string_view name, const boost::json::value& value, Range range, std::optional<double>& into);
-  static ApiResult<void> assign(std::string_view name, const boost::json::value& value, Range range, std::optional<std::string>& into);
+  static ApiResult<void> assign(std::string_view name, const boost::json::value& value, Range range,
+                                std::optional<bool>& into);
+  static ApiResult<void> assign(std::string_view name, const boost::json::value& value, Range range,
+                                std::optional<int64_t>& into);
+  static ApiResult<void> assign(std::string_view name, const boost::json::value& value, Range range,
+                                std::optional<double>& into);
+  static ApiResult<void> assign(std::string_view name, const boost::json::value& value, Range range,
+                                std::optional<std::string>& into);
 
   const boost::json::object& body_;
   std::vector<std::string_view> known_;

@@ -18,7 +18,8 @@ struct Generation::Choice {
 
 class Generation::PromptSink final : public engine::OutputSink {
  public:
-  PromptSink(std::shared_ptr<Generation> generation, uint32_t prompt) : generation_(std::move(generation)), prompt_(prompt) {}
+  PromptSink(std::shared_ptr<Generation> generation, uint32_t prompt)
+      : generation_(std::move(generation)), prompt_(prompt) {}
   void on_delta(const engine::Delta& delta) override { generation_->on_delta(prompt_, delta); }
   void on_end(const engine::Usage& usage, const engine::Times&) override {
     const std::shared_ptr<Generation> generation = std::move(generation_);
@@ -31,7 +32,10 @@ class Generation::PromptSink final : public engine::OutputSink {
 };
 
 Generation::Generation(GenerationOptions options, std::shared_ptr<ResponseSink> sink)
-    : options_(std::move(options)), sink_(std::move(sink)), choices_(size_t{options_.n} * options_.n_prompts), prompt_tokens_(options_.n_prompts) {
+    : options_(std::move(options)),
+      sink_(std::move(sink)),
+      choices_(size_t{options_.n} * options_.n_prompts),
+      prompt_tokens_(options_.n_prompts) {
   append_head(chunk_head_, options_.dialect == Dialect::chat ? "chat.completion.chunk" : "text_completion");
   chunk_head_.insert(0, "data: ");
 }
@@ -124,9 +128,12 @@ void Generation::emit(uint32_t index, Choice& choice) {
   if (finishing) {
     append_json_string(buffer_, engine::to_string(choice.finish.reason));
     buffer_ += ",\"stop_reason\":";
-    if (!choice.finish.stop_string.empty()) append_json_string(buffer_, choice.finish.stop_string);
-    else if (choice.finish.stop_token >= 0) append_number(buffer_, choice.finish.stop_token);
-    else buffer_ += "null";
+    if (!choice.finish.stop_string.empty())
+      append_json_string(buffer_, choice.finish.stop_string);
+    else if (choice.finish.stop_token >= 0)
+      append_number(buffer_, choice.finish.stop_token);
+    else
+      buffer_ += "null";
     choice.finish_sent = true;
   } else {
     buffer_ += "null";
@@ -145,8 +152,10 @@ void Generation::drain() {
 void Generation::finish() {
   finished_ = true;
   sink_->annotate(notes());
-  if (options_.stream) finish_stream();
-  else finish_reply();
+  if (options_.stream)
+    finish_stream();
+  else
+    finish_reply();
 }
 
 void Generation::finish_stream() {
@@ -175,7 +184,8 @@ void Generation::finish_stream() {
 void Generation::finish_reply() {
   for (const Choice& choice : choices_) {
     if (choice.has_finish && choice.finish.reason == engine::FinishReason::error) {
-      sink_->reply(error_reply({500, choice.finish.message.empty() ? "Internal server error" : choice.finish.message, ""}));
+      sink_->reply(
+          error_reply({500, choice.finish.message.empty() ? "Internal server error" : choice.finish.message, ""}));
       return;
     }
   }
@@ -199,9 +209,12 @@ void Generation::finish_reply() {
     body += ",\"logprobs\":null,\"finish_reason\":";
     append_json_string(body, engine::to_string(choice.finish.reason));
     body += ",\"stop_reason\":";
-    if (!choice.finish.stop_string.empty()) append_json_string(body, choice.finish.stop_string);
-    else if (choice.finish.stop_token >= 0) append_number(body, choice.finish.stop_token);
-    else body += "null";
+    if (!choice.finish.stop_string.empty())
+      append_json_string(body, choice.finish.stop_string);
+    else if (choice.finish.stop_token >= 0)
+      append_number(body, choice.finish.stop_token);
+    else
+      body += "null";
     body += '}';
   }
   body += "],\"service_tier\":null,\"usage\":";
@@ -213,9 +226,14 @@ void Generation::finish_reply() {
 
 void Generation::send(std::string_view event) {
   switch (sink_->write(event)) {
-    case Flow::open: break;
-    case Flow::behind: behind_ = true; break;
-    case Flow::gone: finished_ = true; break;
+    case Flow::open:
+      break;
+    case Flow::behind:
+      behind_ = true;
+      break;
+    case Flow::gone:
+      finished_ = true;
+      break;
   }
 }
 
@@ -233,7 +251,8 @@ void Generation::append_head(std::string& out, std::string_view object) const {
 }
 
 void Generation::append_usage(std::string& out, const engine::Usage& usage) const {
-  fmt::format_to(std::back_inserter(out), "{{\"prompt_tokens\":{},\"total_tokens\":{},\"completion_tokens\":{},\"prompt_tokens_details\":null}}",
+  fmt::format_to(std::back_inserter(out),
+                 "{{\"prompt_tokens\":{},\"total_tokens\":{},\"completion_tokens\":{},\"prompt_tokens_details\":null}}",
                  usage.n_prompt, usage.n_prompt + usage.n_generated, usage.n_generated);
 }
 
@@ -257,7 +276,8 @@ std::string Generation::notes() const {
       break;
     }
   }
-  return fmt::format("prompt={} cached={} generated={} finish={}", usage_.n_prompt, usage_.n_cached, usage_.n_generated, reasons);
+  return fmt::format("prompt={} cached={} generated={} finish={}", usage_.n_prompt, usage_.n_cached, usage_.n_generated,
+                     reasons);
 }
 
 }  // namespace heddle::api

@@ -54,7 +54,8 @@ bool is_plain_text_format(const json::value& v) {
   return type != nullptr && type->is_string() && type->get_string() == "text";
 }
 bool only_text(const json::value& v) {
-  return v.is_array() && v.get_array().size() == 1 && v.get_array()[0].is_string() && v.get_array()[0].get_string() == "text";
+  return v.is_array() && v.get_array().size() == 1 && v.get_array()[0].is_string() &&
+         v.get_array()[0].get_string() == "text";
 }
 
 const LaterField kLater[] = {
@@ -105,9 +106,11 @@ ApiResult<std::vector<std::string>> read_stop(const json::value& value) {
     stop.push_back(std::move(*text));
     return stop;
   }
-  if (!value.is_array()) return bad_request("stop", fmt::format("`stop` must be a string or a list of strings, got {}", shown(value)));
+  if (!value.is_array())
+    return bad_request("stop", fmt::format("`stop` must be a string or a list of strings, got {}", shown(value)));
   if (value.get_array().size() > kMaxStopStrings)
-    return bad_request("stop", fmt::format("`stop` may hold at most {} strings, got {}", kMaxStopStrings, value.get_array().size()));
+    return bad_request(
+        "stop", fmt::format("`stop` may hold at most {} strings, got {}", kMaxStopStrings, value.get_array().size()));
   for (size_t i = 0; i < value.get_array().size(); ++i) {
     ApiResult<std::string> text = one(fmt::format("stop[{}]", i), value.get_array()[i]);
     if (!text) return bad_request("stop", text.error().message);
@@ -117,7 +120,9 @@ ApiResult<std::vector<std::string>> read_stop(const json::value& value) {
 }
 
 ApiResult<std::vector<TokenId>> read_stop_ids(const json::value& value, uint32_t vocab_size) {
-  if (!value.is_array()) return bad_request("stop_token_ids", fmt::format("`stop_token_ids` must be a list of token ids, got {}", shown(value)));
+  if (!value.is_array())
+    return bad_request("stop_token_ids",
+                       fmt::format("`stop_token_ids` must be a list of token ids, got {}", shown(value)));
   std::vector<TokenId> ids;
   for (size_t i = 0; i < value.get_array().size(); ++i) {
     ApiResult<TokenId> id = read_token_id(fmt::format("stop_token_ids[{}]", i), value.get_array()[i], vocab_size);
@@ -128,14 +133,17 @@ ApiResult<std::vector<TokenId>> read_stop_ids(const json::value& value, uint32_t
 }
 
 ApiResult<std::vector<std::pair<TokenId, float>>> read_logit_bias(const json::value& value, uint32_t vocab_size) {
-  if (!value.is_object()) return bad_request("logit_bias", fmt::format("`logit_bias` must be an object of token id: bias, got {}", shown(value)));
+  if (!value.is_object())
+    return bad_request("logit_bias",
+                       fmt::format("`logit_bias` must be an object of token id: bias, got {}", shown(value)));
   std::vector<std::pair<TokenId, float>> biases;
   for (const auto& member : value.get_object()) {
     const std::string_view key = member.key();
     int64_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc{} || end != key.data() + key.size() || id < 0 || id >= vocab_size)
-      return bad_request("logit_bias", fmt::format("`logit_bias` keys must be token ids between 0 and {}, got '{}'", vocab_size - 1, key.substr(0, 40)));
+      return bad_request("logit_bias", fmt::format("`logit_bias` keys must be token ids between 0 and {}, got '{}'",
+                                                   vocab_size - 1, key.substr(0, 40)));
     ApiResult<double> bias = read_number(fmt::format("logit_bias[{}]", id), member.value(), {-100, 100});
     if (!bias) return bad_request("logit_bias", bias.error().message);
     biases.emplace_back(static_cast<TokenId>(id), static_cast<float>(*bias));
@@ -145,9 +153,11 @@ ApiResult<std::vector<std::pair<TokenId, float>>> read_logit_bias(const json::va
 }
 
 ApiResult<void> read_stream_options(const json::value& value, bool stream, GenerationFields& fields) {
-  if (!value.is_object()) return bad_request("stream_options", fmt::format("`stream_options` must be an object, got {}", shown(value)));
+  if (!value.is_object())
+    return bad_request("stream_options", fmt::format("`stream_options` must be an object, got {}", shown(value)));
   if (!stream) return bad_request("stream_options", "`stream_options` is only allowed with `stream`: true");
-  for (const auto& [name, into] : {std::pair{"include_usage", &fields.include_usage}, std::pair{"continuous_usage_stats", &fields.continuous_usage}}) {
+  for (const auto& [name, into] : {std::pair{"include_usage", &fields.include_usage},
+                                   std::pair{"continuous_usage_stats", &fields.continuous_usage}}) {
     const json::value* flag = value.get_object().if_contains(name);
     if (flag == nullptr || flag->is_null()) continue;
     ApiResult<bool> read = read_bool(fmt::format("stream_options.{}", name), *flag);
@@ -187,7 +197,8 @@ ApiResult<GenerationFields> read_generation_fields(FieldReader& reader, const Ge
   if (!read) return tl::unexpected(read.error());
   reader.ignore(kIgnored);
   if (fields.n.value_or(1) > 1 && fields.temperature.value_or(1.0) < 1e-5)
-    return bad_request("n", fmt::format("`n` must be 1 when using greedy sampling (`temperature` 0), got {}", *fields.n));
+    return bad_request("n",
+                       fmt::format("`n` must be 1 when using greedy sampling (`temperature` 0), got {}", *fields.n));
   return fields;
 }
 

@@ -24,7 +24,9 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-int64_t unix_seconds(WallTime time) { return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count(); }
+int64_t unix_seconds(WallTime time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
+}
 
 size_t text_bytes(const json::value& value) {
   if (value.is_string()) return value.get_string().size();
@@ -40,11 +42,15 @@ size_t text_bytes(const json::value& value) {
 ApiError to_api_error(const engine::Refusal& refusal, std::string_view prompt_field) {
   using Kind = engine::Refusal::Kind;
   switch (refusal.kind) {
-    case Kind::never_fits: return {400, refusal.message, std::string(prompt_field)};
-    case Kind::bad_request: return {400, refusal.message, ""};
-    case Kind::duplicate_id: return {409, refusal.message, "request_id"};
+    case Kind::never_fits:
+      return {400, refusal.message, std::string(prompt_field)};
+    case Kind::bad_request:
+      return {400, refusal.message, ""};
+    case Kind::duplicate_id:
+      return {409, refusal.message, "request_id"};
     case Kind::queue_full:
-    case Kind::stopping: return {503, refusal.message, ""};
+    case Kind::stopping:
+      return {503, refusal.message, ""};
   }
   return {500, "Internal server error", ""};
 }
@@ -64,8 +70,8 @@ struct Service::Job {
 };
 
 Service::Service(ServiceConfig config, std::shared_ptr<const text::Tokenizer> tokenizer,
-                 std::shared_ptr<const text::ChatTemplate> chat_template, std::string template_problem, engine::Engine& engine,
-                 Offload& offload)
+                 std::shared_ptr<const text::ChatTemplate> chat_template, std::string template_problem,
+                 engine::Engine& engine, Offload& offload)
     : config_(std::move(config)),
       tokenizer_(std::move(tokenizer)),
       template_(std::move(chat_template)),
@@ -77,7 +83,8 @@ Service::Service(ServiceConfig config, std::shared_ptr<const text::Tokenizer> to
   limits_.max_model_len = config_.max_model_len;
   const auto end_tokens = tokenizer_->end_tokens();
   limits_.end_tokens.assign(end_tokens.begin(), end_tokens.end());
-  for (TokenId id = 0; id < tokenizer_->vocab_size(); ++id) max_token_bytes_ = std::max(max_token_bytes_, tokenizer_->token_bytes(id).size());
+  for (TokenId id = 0; id < tokenizer_->vocab_size(); ++id)
+    max_token_bytes_ = std::max(max_token_bytes_, tokenizer_->token_bytes(id).size());
 }
 
 void Service::chat_completions(HttpRequest request, Sink sink) {
@@ -121,7 +128,8 @@ void Service::completions(HttpRequest request, Sink sink) {
 
 void Service::run(std::shared_ptr<Job> job, size_t bytes) {
   job->http.body = {};
-  if (ApiResult<void> size = check_text_size(bytes / std::max<size_t>(1, job->prompts.size())); !size) return job->sink->reply(error_reply(size.error()));
+  if (ApiResult<void> size = check_text_size(bytes / std::max<size_t>(1, job->prompts.size())); !size)
+    return job->sink->reply(error_reply(size.error()));
   const auto encode = [this, job] {
     std::vector<std::vector<TokenId>> all;
     if (job->dialect == Dialect::chat) {
@@ -165,7 +173,8 @@ void Service::submit(Job& job) {
   const uint64_t number = ++requests_;
   GenerationOptions options;
   options.dialect = job.dialect;
-  options.id = fmt::format("{}-{}", chat ? "chatcmpl" : "cmpl", job.http.header("x-request-id") ? job.http.id : job.fields.request_id.value_or(job.http.id));
+  options.id = fmt::format("{}-{}", chat ? "chatcmpl" : "cmpl",
+                           job.http.header("x-request-id") ? job.http.id : job.fields.request_id.value_or(job.http.id));
   options.model = config_.served_names.front();
   options.fingerprint = config_.fingerprint;
   options.created = unix_seconds(job.http.arrival.wall);
@@ -183,13 +192,19 @@ void Service::submit(Job& job) {
     request.id = fmt::format("{}-{}-{}", options.id, number, i);
     request.prompt = std::move((*job.encoded)[i]);
     request.arrival = job.http.arrival;
-    if (request.prompt.empty()) return job.sink->reply(error_reply({400, fmt::format("`{}` is empty: there is no token to start from", prompt_field), std::string(prompt_field)}));
+    if (request.prompt.empty())
+      return job.sink->reply(
+          error_reply({400, fmt::format("`{}` is empty: there is no token to start from", prompt_field),
+                       std::string(prompt_field)}));
     ApiResult<uint32_t> max_tokens = max_tokens_for(job.fields, request.prompt.size(), job.warnings);
     if (!max_tokens) return job.sink->reply(error_reply(max_tokens.error()));
     if (!chat && !job.fields.max_tokens) *max_tokens = std::min<uint32_t>(*max_tokens, 16);
     request.max_tokens = *max_tokens;
     if (request.sampling.min_tokens > request.max_tokens)
-      return job.sink->reply(error_reply({400, fmt::format("`min_tokens` must be at most max_tokens ({}), got {}", request.max_tokens, request.sampling.min_tokens), "min_tokens"}));
+      return job.sink->reply(error_reply({400,
+                                          fmt::format("`min_tokens` must be at most max_tokens ({}), got {}",
+                                                      request.max_tokens, request.sampling.min_tokens),
+                                          "min_tokens"}));
     requests.push_back(std::move(request));
   }
   options.warnings = std::move(job.warnings);
@@ -214,17 +229,22 @@ void Service::submit(Job& job) {
   });
 }
 
-ApiResult<uint32_t> Service::max_tokens_for(const GenerationFields& fields, size_t n_prompt, std::vector<std::string>& warnings) const {
+ApiResult<uint32_t> Service::max_tokens_for(const GenerationFields& fields, size_t n_prompt,
+                                            std::vector<std::string>& warnings) const {
   if (n_prompt >= config_.max_model_len)
-    return bad_request("input_tokens", fmt::format("This model's maximum context length is {} tokens. However, your prompt contains {} input tokens; "
-                                                   "shorten it so that at least one token can be generated.",
-                                                   config_.max_model_len, n_prompt));
+    return bad_request(
+        "input_tokens",
+        fmt::format("This model's maximum context length is {} tokens. However, your prompt contains {} input tokens; "
+                    "shorten it so that at least one token can be generated.",
+                    config_.max_model_len, n_prompt));
   const auto room = static_cast<uint32_t>(config_.max_model_len - n_prompt);
   if (!fields.max_tokens) return room;
   if (*fields.max_tokens > static_cast<int64_t>(config_.max_model_len))
-    return bad_request("max_tokens", fmt::format("max_tokens={} cannot be greater than max_model_len={}", *fields.max_tokens, config_.max_model_len));
+    return bad_request("max_tokens", fmt::format("max_tokens={} cannot be greater than max_model_len={}",
+                                                 *fields.max_tokens, config_.max_model_len));
   if (*fields.max_tokens > static_cast<int64_t>(room)) {
-    warnings.push_back(fmt::format("max_tokens was lowered from {} to {}: the prompt has {} tokens and the context {}", *fields.max_tokens, room, n_prompt, config_.max_model_len));
+    warnings.push_back(fmt::format("max_tokens was lowered from {} to {}: the prompt has {} tokens and the context {}",
+                                   *fields.max_tokens, room, n_prompt, config_.max_model_len));
     return room;
   }
   return static_cast<uint32_t>(*fields.max_tokens);
@@ -233,15 +253,21 @@ ApiResult<uint32_t> Service::max_tokens_for(const GenerationFields& fields, size
 ApiResult<void> Service::check_model(const std::optional<std::string>& model) const {
   const auto& names = config_.served_names;
   if (!model || model->empty() || std::find(names.begin(), names.end(), *model) != names.end()) return {};
-  return tl::unexpected(ApiError{404, fmt::format("The model `{}` does not exist. Valid aliases: {}", model->substr(0, 256), fmt::join(names, ", ")), "model"});
+  return tl::unexpected(ApiError{
+      404,
+      fmt::format("The model `{}` does not exist. Valid aliases: {}", model->substr(0, 256), fmt::join(names, ", ")),
+      "model"});
 }
 
 ApiResult<void> Service::check_text_size(size_t bytes) const {
   const size_t limit = size_t{config_.max_model_len} * max_token_bytes_;
   if (bytes <= limit) return {};
-  return bad_request("input_text", fmt::format("This model's maximum context length is {} tokens. However, your prompt has {} bytes, more than that many "
-                                               "tokens can hold ({}).",
-                                               config_.max_model_len, bytes, limit));
+  return bad_request(
+      "input_text",
+      fmt::format(
+          "This model's maximum context length is {} tokens. However, your prompt has {} bytes, more than that many "
+          "tokens can hold ({}).",
+          config_.max_model_len, bytes, limit));
 }
 
 ApiResult<std::vector<TokenId>> Service::encode_text(std::string_view text, bool add_special) const {
@@ -251,7 +277,8 @@ ApiResult<std::vector<TokenId>> Service::encode_text(std::string_view text, bool
 
 ApiResult<std::vector<TokenId>> Service::encode_chat(const text::ChatInput& input, bool add_special) const {
   if (template_ == nullptr) return bad_request("messages", template_problem_);
-  auto ids = text::encode_chat(*template_, *tokenizer_, input, {.add_bos = add_special && tokenizer_->vocab().add_bos(), .add_eos = false});
+  auto ids = text::encode_chat(*template_, *tokenizer_, input,
+                               {.add_bos = add_special && tokenizer_->vocab().add_bos(), .add_eos = false});
   if (!ids) return bad_request("messages", ids.error().message);
   return std::move(*ids);
 }
@@ -262,11 +289,14 @@ void Service::models(HttpRequest, Sink sink) {
     if (i > 0) body += ',';
     body += "{\"id\":";
     append_json_string(body, config_.served_names[i]);
-    fmt::format_to(std::back_inserter(body), ",\"object\":\"model\",\"created\":{},\"owned_by\":\"heddle\",\"root\":", config_.created);
+    fmt::format_to(std::back_inserter(body),
+                   ",\"object\":\"model\",\"created\":{},\"owned_by\":\"heddle\",\"root\":", config_.created);
     append_json_string(body, config_.root);
     fmt::format_to(std::back_inserter(body),
-                   ",\"parent\":null,\"max_model_len\":{},\"permission\":[{{\"id\":\"modelperm-{:08x}\",\"object\":\"model_permission\",\"created\":{},"
-                   "\"allow_create_engine\":false,\"allow_sampling\":true,\"allow_logprobs\":false,\"allow_search_indices\":false,\"allow_view\":true,"
+                   ",\"parent\":null,\"max_model_len\":{},\"permission\":[{{\"id\":\"modelperm-{:08x}\",\"object\":"
+                   "\"model_permission\",\"created\":{},"
+                   "\"allow_create_engine\":false,\"allow_sampling\":true,\"allow_logprobs\":false,\"allow_search_"
+                   "indices\":false,\"allow_view\":true,"
                    "\"allow_fine_tuning\":false,\"organization\":\"*\",\"group\":null,\"is_blocking\":false}}]}}",
                    config_.max_model_len, i, config_.created);
   }

@@ -1,6 +1,7 @@
 #pragma once
-// What the routes do once a model is loaded: JSON in, engine requests, JSON out. Owned by the app; loop thread only (long
-// texts are rendered and tokenised on the offload thread, on const data). Handlers never block and answer every request.
+// What the routes do once a model is loaded: JSON in, engine requests, JSON out. Owned by the app; loop thread only
+// (long texts are rendered and tokenised on the offload thread, on const data). Handlers never block and answer every
+// request.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,8 +23,8 @@ struct ServiceConfig {
   std::string root;                       // path of the model file
   std::string fingerprint;                // system_fingerprint
   uint32_t max_model_len = 0;
-  uint64_t seed = 0;                      // requests without a seed draw theirs from it, in order of arrival
-  int64_t created = 0;                    // Unix seconds
+  uint64_t seed = 0;    // requests without a seed draw theirs from it, in order of arrival
+  int64_t created = 0;  // Unix seconds
 };
 
 using Sink = std::shared_ptr<ResponseSink>;
@@ -49,7 +50,8 @@ class Service {
   ApiResult<void> check_text_size(size_t bytes) const;
   void run(std::shared_ptr<Job> job, size_t text_bytes);
   void submit(Job& job);
-  ApiResult<uint32_t> max_tokens_for(const GenerationFields& fields, size_t n_prompt, std::vector<std::string>& warnings) const;
+  ApiResult<uint32_t> max_tokens_for(const GenerationFields& fields, size_t n_prompt,
+                                     std::vector<std::string>& warnings) const;
 
   ServiceConfig config_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;

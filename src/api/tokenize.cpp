@@ -26,7 +26,8 @@ void Service::tokenize(HttpRequest request, Sink sink) {
   if (!body) return sink->reply(error_reply(body.error()));
   FieldReader reader(*body);
   TokenizeFields fields;
-  if (auto read = reader.scalars(std::span<const Field<TokenizeFields>>(kFields), fields); !read) return sink->reply(error_reply(read.error()));
+  if (auto read = reader.scalars(std::span<const Field<TokenizeFields>>(kFields), fields); !read)
+    return sink->reply(error_reply(read.error()));
   if (auto model = check_model(fields.model); !model) return sink->reply(error_reply(model.error()));
   const json::value* prompt = reader.take("prompt");
   const bool is_chat = prompt == nullptr && body->if_contains("messages") != nullptr;
@@ -43,7 +44,8 @@ void Service::tokenize(HttpRequest request, Sink sink) {
     if (!input) return sink->reply(error_reply(input.error()));
     work->chat = std::move(*input);
   } else {
-    if (prompt == nullptr || !prompt->is_string()) return sink->reply(error_reply({400, "`prompt` must be a string (or give `messages`)", "prompt"}));
+    if (prompt == nullptr || !prompt->is_string())
+      return sink->reply(error_reply({400, "`prompt` must be a string (or give `messages`)", "prompt"}));
     work->text = std::string(prompt->get_string());
   }
   const auto encode = [this, work, is_chat, add_special = fields.add_special_tokens.value_or(!is_chat)] {
@@ -52,7 +54,8 @@ void Service::tokenize(HttpRequest request, Sink sink) {
   const auto then = [this, work, sink, with_strings = fields.return_token_strs.value_or(false)] {
     if (sink->closed()) return;
     if (!work->ids) return sink->reply(error_reply(work->ids.error()));
-    std::string out = fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", work->ids->size(), config_.max_model_len);
+    std::string out =
+        fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", work->ids->size(), config_.max_model_len);
     for (size_t i = 0; i < work->ids->size(); ++i) {
       if (i > 0) out += ',';
       append_number(out, (*work->ids)[i]);
@@ -84,10 +87,12 @@ void Service::detokenize(HttpRequest request, Sink sink) {
   if (!body) return sink->reply(error_reply(body.error()));
   FieldReader reader(*body);
   TokenizeFields fields;
-  if (auto read = reader.scalars(std::span<const Field<TokenizeFields>>(kFields, 1), fields); !read) return sink->reply(error_reply(read.error()));
+  if (auto read = reader.scalars(std::span<const Field<TokenizeFields>>(kFields, 1), fields); !read)
+    return sink->reply(error_reply(read.error()));
   if (auto model = check_model(fields.model); !model) return sink->reply(error_reply(model.error()));
   const json::value* tokens = reader.take("tokens");
-  if (tokens == nullptr) return sink->reply(error_reply({400, "`tokens` is missing: it must be a list of token ids", "tokens"}));
+  if (tokens == nullptr)
+    return sink->reply(error_reply({400, "`tokens` is missing: it must be a list of token ids", "tokens"}));
   std::string text;
   if (!tokens->is_array() || !tokens->get_array().empty()) {
     ApiResult<std::vector<TokenId>> ids = read_token_ids("tokens", *tokens, limits_.vocab_size);

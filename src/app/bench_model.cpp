@@ -1,5 +1,5 @@
-// `heddle bench MODEL`: the engine without HTTP. Random token ids, no prefix cache, no early end; each figure is the best of the
-// repeats, beside what the machine could do at its measured peak.
+// `heddle bench MODEL`: the engine without HTTP. Random token ids, no prefix cache, no early end; each figure is the
+// best of the repeats, beside what the machine could do at its measured peak.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,11 +50,13 @@ class Bench {
       if (!submitted) return fail(submitted.error().message);
       counters.push_back(std::move(counter));
     }
-    local_.run_until([&] { return std::all_of(counters.begin(), counters.end(), [](const auto& c) { return c->ended; }); });
+    local_.run_until(
+        [&] { return std::all_of(counters.begin(), counters.end(), [](const auto& c) { return c->ended; }); });
     MonotonicTime all_started{};
     MonotonicTime end{};
     for (const auto& counter : counters) {
-      if (counter->n_tokens != n_new) return fail(fmt::format("a sequence ended after {} of {} tokens", counter->n_tokens, n_new));
+      if (counter->n_tokens != n_new)
+        return fail(fmt::format("a sequence ended after {} of {} tokens", counter->n_tokens, n_new));
       all_started = std::max(all_started, counter->first);
       end = std::max(end, counter->last);
     }
@@ -81,7 +83,8 @@ int bench_command(const BenchOptions& options) {
   if (!local) return fail_command(local.error().message);
   fmt::print("{}\n", (*local)->describe());
   const cpu::MachineSpeed speed = cpu::measure_machine_speed((*local)->threads(), (*local)->isa());
-  fmt::print("measured peak: {:.0f} G int8 MAC/s, read bandwidth {:.1f} GB/s, on {} threads\n", speed.int8_gmacs, speed.read_gbs, (*local)->threads());
+  fmt::print("measured peak: {:.0f} G int8 MAC/s, read bandwidth {:.1f} GB/s, on {} threads\n", speed.int8_gmacs,
+             speed.read_gbs, (*local)->threads());
   const double weights = static_cast<double>((*local)->weight_bytes());
   const double macs = static_cast<double>((*local)->macs_per_token());
 
@@ -101,18 +104,21 @@ int bench_command(const BenchOptions& options) {
     }
     return best;
   };
-  if (Result<Timing> warm = bench.run(1, std::min(options.prompt_tokens, 64u), 2); !warm) return fail_command(warm.error().message);
+  if (Result<Timing> warm = bench.run(1, std::min(options.prompt_tokens, 64u), 2); !warm)
+    return fail_command(warm.error().message);
   bar.set(++n_done);
   Result<Timing> prefill = measure(1, options.prompt_tokens, 1);
   if (!prefill) return fail_command(prefill.error().message);
   const double prefill_rate = options.prompt_tokens / prefill->prefill_seconds;
-  lines.push_back(fmt::format("prefill tokens={} tok_s={:.1f} peak_share={:.1f}%", options.prompt_tokens, prefill_rate, 100 * prefill_rate * macs / (speed.int8_gmacs * 1e9)));
+  lines.push_back(fmt::format("prefill tokens={} tok_s={:.1f} peak_share={:.1f}%", options.prompt_tokens, prefill_rate,
+                              100 * prefill_rate * macs / (speed.int8_gmacs * 1e9)));
   for (uint32_t batch : options.batches) {
     Result<Timing> timing = measure(batch, options.decode_prompt_tokens, options.decode_tokens);
     if (!timing) return fail_command(timing.error().message);
     const double steps = (options.decode_tokens - 1) / timing->decode_seconds;
-    lines.push_back(fmt::format("decode batch={} tok_s={:.1f} peak_share={:.1f}% bandwidth_share={:.1f}%", batch, steps * batch,
-                                100 * steps * batch * macs / (speed.int8_gmacs * 1e9), 100 * steps * weights / (speed.read_gbs * 1e9)));
+    lines.push_back(fmt::format("decode batch={} tok_s={:.1f} peak_share={:.1f}% bandwidth_share={:.1f}%", batch,
+                                steps * batch, 100 * steps * batch * macs / (speed.int8_gmacs * 1e9),
+                                100 * steps * weights / (speed.read_gbs * 1e9)));
   }
   for (const std::string& line : lines) fmt::print("{}\n", line);
   return 0;

@@ -14,12 +14,15 @@ namespace json = boost::json;
 namespace {
 
 // One turn: the conversation so far in, the answer to stdout.
-Result<std::shared_ptr<TerminalAnswer>> turn(LocalEngine& local, const RunOptions& options, const json::array& messages, uint32_t number) {
+Result<std::shared_ptr<TerminalAnswer>> turn(LocalEngine& local, const RunOptions& options, const json::array& messages,
+                                             uint32_t number) {
   text::ChatInput input;
   input.messages = messages;
   Result<std::vector<TokenId>> ids = local.encode_chat(input);
   if (!ids) return tl::unexpected(ids.error());
-  if (ids->size() >= local.max_model_len()) return fail(fmt::format("the conversation has {} tokens, and the longest sequence is {}", ids->size(), local.max_model_len()));
+  if (ids->size() >= local.max_model_len())
+    return fail(fmt::format("the conversation has {} tokens, and the longest sequence is {}", ids->size(),
+                            local.max_model_len()));
   engine::Request request = local.make_request(fmt::format("turn-{}", number), std::move(*ids));
   request.sampling.temperature = static_cast<float>(options.temperature);
   request.sampling.seed = options.model.seed + number;
@@ -44,7 +47,9 @@ int chat_command(const RunOptions& options) {
   Result<std::unique_ptr<LocalEngine>> local = LocalEngine::open(options.model);
   if (!local) return fail_command(local.error().message);
   const bool interactive = isatty(STDIN_FILENO) == 1;
-  if (interactive) std::fprintf(stderr, "%s. Ctrl-C stops an answer, Ctrl-D ends, /clear starts over.\n", (*local)->describe().c_str());
+  if (interactive)
+    std::fprintf(stderr, "%s. Ctrl-C stops an answer, Ctrl-D ends, /clear starts over.\n",
+                 (*local)->describe().c_str());
   json::array messages;
   std::string line;
   for (uint32_t number = 0;; ++number) {

@@ -1,5 +1,6 @@
 #pragma once
-// The subcommands of the program. Each returns the exit code: 0, or 1 after one line to stderr that says what was wrong.
+// The subcommands of the program. Each returns the exit code: 0, or 1 after one line to stderr that says what was
+// wrong.
 #include <string>
 
 #include "app/load_client.h"

@@ -1,10 +1,10 @@
 // The configuration file: TOML, one key a flag. Separate from options.cpp because toml++ is a large header.
 #include <fmt/format.h>
 
+#include <toml++/toml.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
-#include <toml++/toml.h>
 #include <vector>
 
 #include "app/options.h"
@@ -29,13 +29,16 @@ Result<void> apply_config_file(CLI::App& command, const std::string& path) {
     table = toml::parse_file(path);
   } catch (const toml::parse_error& error) {
     const auto line = error.source().begin.line;
-    return fail(line > 0 ? fmt::format("--config {}: line {}: {}", path, line, error.description()) : fmt::format("--config {}: {}", path, error.description()));
+    return fail(line > 0 ? fmt::format("--config {}: line {}: {}", path, line, error.description())
+                         : fmt::format("--config {}: {}", path, error.description()));
   }
   for (const auto& [key, node] : table) {
     std::string name(key.str());
     std::replace(name.begin(), name.end(), '_', '-');
     CLI::Option* option = command.get_option_no_throw("--" + name);
-    if (option == nullptr || name == "config" || name == "help") return fail(fmt::format("--config {}: line {}: unknown key '{}'", path, node.source().begin.line, std::string(key.str())));
+    if (option == nullptr || name == "config" || name == "help")
+      return fail(fmt::format("--config {}: line {}: unknown key '{}'", path, node.source().begin.line,
+                              std::string(key.str())));
     std::vector<std::string> values;
     if (const toml::array* list = node.as_array()) {
       for (const toml::node& item : *list) values.push_back(scalar_text(item));
@@ -43,7 +46,9 @@ Result<void> apply_config_file(CLI::App& command, const std::string& path) {
       values.push_back(scalar_text(node));
     }
     const bool odd = std::any_of(values.begin(), values.end(), [](const std::string& v) { return v.empty(); });
-    if (odd || values.empty()) return fail(fmt::format("--config {}: line {}: '{}' must be a value or a list of values", path, node.source().begin.line, name));
+    if (odd || values.empty())
+      return fail(fmt::format("--config {}: line {}: '{}' must be a value or a list of values", path,
+                              node.source().begin.line, name));
     if (option->count() > 0) continue;  // the flag wins
     try {
       for (std::string& value : values) option->add_result(std::move(value));

@@ -1,5 +1,6 @@
-// `heddle generate MODEL --prompts F.jsonl`: the offline front end. The same engine as the server's, without HTTP: everything is
-// submitted at once, outputs come in the order of the inputs, and a refused input has an error as its output.
+// `heddle generate MODEL --prompts F.jsonl`: the offline front end. The same engine as the server's, without HTTP:
+// everything is submitted at once, outputs come in the order of the inputs, and a refused input has an error as its
+// output.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,12 +39,13 @@ struct Item final : engine::OutputSink {
   }
 };
 
-
 // A line is the body of /v1/completions (prompt) or /v1/chat/completions (messages), less what only a connection needs.
-api::ApiResult<engine::Request> read_line(const std::string& line, const LocalEngine& local, const api::GenerationLimits& limits, uint64_t seed) {
+api::ApiResult<engine::Request> read_line(const std::string& line, const LocalEngine& local,
+                                          const api::GenerationLimits& limits, uint64_t seed) {
   json::error_code error;
   const json::value value = json::parse(line, error);
-  if (error || !value.is_object()) return api::bad_request("", fmt::format("the line is not a JSON object{}", error ? ": " + error.message() : ""));
+  if (error || !value.is_object())
+    return api::bad_request("", fmt::format("the line is not a JSON object{}", error ? ": " + error.message() : ""));
   const json::object& body = value.get_object();
   api::GenerationFields fields;
   std::vector<TokenId> ids;
@@ -60,12 +62,16 @@ api::ApiResult<engine::Request> read_line(const std::string& line, const LocalEn
     if (!request) return tl::unexpected(request.error());
     if (request->prompts.size() != 1) return api::bad_request("prompt", "`prompt` must be one prompt a line");
     fields = std::move(request->fields);
-    if (auto* given = std::get_if<std::vector<TokenId>>(&request->prompts[0])) ids = std::move(*given);
-    else ids = local.tokenizer().encode(std::get<std::string>(request->prompts[0]), true, {.add_bos = local.tokenizer().vocab().add_bos(), .add_eos = false});
+    if (auto* given = std::get_if<std::vector<TokenId>>(&request->prompts[0]))
+      ids = std::move(*given);
+    else
+      ids = local.tokenizer().encode(std::get<std::string>(request->prompts[0]), true,
+                                     {.add_bos = local.tokenizer().vocab().add_bos(), .add_eos = false});
   }
   if (ids.empty()) return api::bad_request("prompt", "`prompt` is empty: there is no token to start from");
   if (ids.size() >= limits.max_model_len)
-    return api::bad_request("input_tokens", fmt::format("the prompt has {} tokens, and the longest sequence is {}", ids.size(), limits.max_model_len));
+    return api::bad_request("input_tokens", fmt::format("the prompt has {} tokens, and the longest sequence is {}",
+                                                        ids.size(), limits.max_model_len));
   engine::Request request = api::to_engine_request(fields, limits, seed);
   const int64_t room = static_cast<int64_t>(limits.max_model_len) - static_cast<int64_t>(ids.size());
   request.max_tokens = static_cast<uint32_t>(std::min(room, fields.max_tokens.value_or(chat ? room : 16)));
@@ -91,7 +97,8 @@ std::string to_line(size_t index, const Item& item) {
     api::append_json_string(out, item.texts[i]);
     out += fmt::format(",\"finish_reason\":\"{}\"}}", engine::to_string(item.finishes[i].reason));
   }
-  out += fmt::format("],\"usage\":{{\"prompt_tokens\":{},\"completion_tokens\":{}}}}}\n", item.usage.n_prompt, item.usage.n_generated);
+  out += fmt::format("],\"usage\":{{\"prompt_tokens\":{},\"completion_tokens\":{}}}}}\n", item.usage.n_prompt,
+                     item.usage.n_generated);
   return out;
 }
 
@@ -112,10 +119,12 @@ void print_latencies(const std::vector<std::shared_ptr<Item>>& items) {
     std::sort(times.begin(), times.end());
     double sum = 0;
     for (double t : times) sum += t;
-    std::fprintf(stderr, "%-20s %8zu %10.3f %10.3f %10.3f %10.3f\n", name, times.size(), times.empty() ? 0 : 1e3 * sum / static_cast<double>(times.size()),
-                 1e3 * percentile(times, 0.5), 1e3 * percentile(times, 0.99), times.empty() ? 0 : 1e3 * times.back());
+    std::fprintf(stderr, "%-20s %8zu %10.3f %10.3f %10.3f %10.3f\n", name, times.size(),
+                 times.empty() ? 0 : 1e3 * sum / static_cast<double>(times.size()), 1e3 * percentile(times, 0.5),
+                 1e3 * percentile(times, 0.99), times.empty() ? 0 : 1e3 * times.back());
   };
-  std::fprintf(stderr, "%-20s %8s %10s %10s %10s %10s\n", "latency", "requests", "mean ms", "p50 ms", "p99 ms", "max ms");
+  std::fprintf(stderr, "%-20s %8s %10s %10s %10s %10s\n", "latency", "requests", "mean ms", "p50 ms", "p99 ms",
+               "max ms");
   row("scheduled_latency", scheduled);
   row("prefill_latency", prefill);
   row("decode_latency", decode);
@@ -180,8 +189,9 @@ int generate_command(const GenerateOptions& options) {
   output.flush();
   if (!output) return fail_command("the output could not be written");
   const double elapsed = seconds(Monotonic::now() - start);
-  std::fprintf(stderr, "%zu outputs (%zu refused), %llu prompt and %llu generated tokens in %.2f s: %.1f tokens/s\n", items.size(), n_failed,
-               static_cast<unsigned long long>(n_prompt), static_cast<unsigned long long>(n_generated), elapsed, static_cast<double>(n_generated) / elapsed);
+  std::fprintf(stderr, "%zu outputs (%zu refused), %llu prompt and %llu generated tokens in %.2f s: %.1f tokens/s\n",
+               items.size(), n_failed, static_cast<unsigned long long>(n_prompt),
+               static_cast<unsigned long long>(n_generated), elapsed, static_cast<double>(n_generated) / elapsed);
   print_latencies(items);
   return 0;
 }

@@ -23,7 +23,8 @@ struct HttpStream::Parser {
       size_t put(const Buffers& buffers, boost::system::error_code& error) {
         error = {};
         size_t size = 0;
-        for (auto it = boost::asio::buffer_sequence_begin(buffers); it != boost::asio::buffer_sequence_end(buffers); ++it) {
+        for (auto it = boost::asio::buffer_sequence_begin(buffers); it != boost::asio::buffer_sequence_end(buffers);
+             ++it) {
           value_.text->append(static_cast<const char*>(it->data()), it->size());
           size += it->size();
         }
@@ -38,7 +39,8 @@ struct HttpStream::Parser {
   http::response_parser<Body> http;
 };
 
-HttpStream::HttpStream(std::function<void(std::string_view)> on_event) : on_event_(std::move(on_event)), parser_(std::make_unique<Parser>()) {
+HttpStream::HttpStream(std::function<void(std::string_view)> on_event)
+    : on_event_(std::move(on_event)), parser_(std::make_unique<Parser>()) {
   parser_->http.eager(true);
   parser_->http.body_limit(std::numeric_limits<uint64_t>::max());
   parser_->http.get().body().text = &text_;

@@ -1,6 +1,6 @@
 #pragma once
-// A reply of a server as its bytes arrive: head, then the events of a stream, or a plain body. No I/O of its own; one reply an
-// object. For the load client and `heddle chat` against a URL.
+// A reply of a server as its bytes arrive: head, then the events of a stream, or a plain body. No I/O of its own; one
+// reply an object. For the load client and `heddle chat` against a URL.
 
 #include <functional>
 #include <memory>
@@ -29,8 +29,8 @@ class HttpStream {
 
   std::function<void(std::string_view)> on_event_;
   std::unique_ptr<Parser> parser_;
-  std::string text_;       // body bytes that do not yet make an event
-  std::string unparsed_;   // bytes that the parser has not taken
+  std::string text_;      // body bytes that do not yet make an event
+  std::string unparsed_;  // bytes that the parser has not taken
 };
 
 }  // namespace heddle::app

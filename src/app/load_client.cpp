@@ -25,14 +25,18 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 namespace {
 
-constexpr const char* kWords[] = {"river", "stone", "market", "window", "garden", "letter", "winter", "engine", "morning", "paper", "island", "doctor",
-                                  "music", "bridge", "village", "summer", "teacher", "forest", "kitchen", "story", "mountain", "answer", "silver", "harbor",
-                                  "number", "travel", "quiet", "simple", "early", "distant", "careful", "open", "carries", "follows", "remembers", "builds"};
+constexpr const char* kWords[] = {
+    "river",   "stone",  "market",   "window",  "garden", "letter",  "winter",  "engine",    "morning",
+    "paper",   "island", "doctor",   "music",   "bridge", "village", "summer",  "teacher",   "forest",
+    "kitchen", "story",  "mountain", "answer",  "silver", "harbor",  "number",  "travel",    "quiet",
+    "simple",  "early",  "distant",  "careful", "open",   "carries", "follows", "remembers", "builds"};
 
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const auto of = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; };
+  const auto of = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
@@ -55,10 +59,15 @@ std::string make_request(const LoadOptions& options, uint32_t number) {
   }
   body += "\"prompt\":";
   api::append_json_string(body, make_prompt(options, number));
-  body += fmt::format(",\"max_tokens\":{},\"temperature\":0,\"ignore_eos\":true,\"stream\":true,\"stream_options\":{{\"include_usage\":true}}}}", options.max_tokens);
+  body += fmt::format(
+      ",\"max_tokens\":{},\"temperature\":0,\"ignore_eos\":true,\"stream\":true,\"stream_options\":{{\"include_usage\":"
+      "true}}}}",
+      options.max_tokens);
   const std::string key = options.api_key.empty() ? "" : fmt::format("Authorization: Bearer {}\r\n", options.api_key);
-  return fmt::format("POST /v1/completions HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}", options.host, options.port, key,
-                     body.size(), body);
+  return fmt::format(
+      "POST /v1/completions HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\n{}Content-Length: "
+      "{}\r\n\r\n{}",
+      options.host, options.port, key, body.size(), body);
 }
 
 // The number behind `"name":` in an event, or 0.
@@ -108,14 +117,16 @@ struct Timeline {
     }
     if (data.find("\"text\"") == std::string_view::npos) return;  // the usage chunk has no choice
     const MonotonicTime now = Monotonic::now();
-    if (events++ == 0) run.result.ttft.push_back(seconds(now - sent));
-    else run.result.itl.push_back(seconds(now - last));
+    if (events++ == 0)
+      run.result.ttft.push_back(seconds(now - sent));
+    else
+      run.result.itl.push_back(seconds(now - last));
     last = now;
   }
 };
 
-// False: the server had closed the idle connection, nothing was lost, ask again on a new one. usable: in, the connection was used
-// before; out, it may be used again.
+// False: the server had closed the idle connection, nothing was lost, ask again on a new one. usable: in, the
+// connection was used before; out, it may be used again.
 asio::awaitable<bool> one_request(tcp::socket& socket, Run& run, uint32_t number, bool& usable) {
   const bool reused = usable;
   bool heard = false;
@@ -212,8 +223,10 @@ Result<LoadResult> run_load(const LoadOptions& options, const std::function<void
 
 Result<void> parse_url(const std::string& url, std::string& host, std::string& port) {
   std::string rest = url;
-  if (rest.starts_with("http://")) rest = rest.substr(7);
-  else if (rest.find("://") != std::string::npos) return fail(fmt::format("'{}': only http:// is supported", url));
+  if (rest.starts_with("http://"))
+    rest = rest.substr(7);
+  else if (rest.find("://") != std::string::npos)
+    return fail(fmt::format("'{}': only http:// is supported", url));
   rest = rest.substr(0, rest.find('/'));
   const size_t colon = rest.rfind(':');
   const bool bracketed = rest.starts_with("[");

@@ -12,7 +12,8 @@ namespace {
 uint64_t count_macs(const model::GgufSet& files, const model::ModelConfig& config) {
   uint64_t macs = 0;
   files.each_tensor([&](const model::GgufTensor& tensor) {
-    if (tensor.n_dims == 2 && (config.tied_head || tensor.name != "token_embd.weight")) macs += uint64_t{tensor.rows()} * tensor.cols();
+    if (tensor.n_dims == 2 && (config.tied_head || tensor.name != "token_embd.weight"))
+      macs += uint64_t{tensor.rows()} * tensor.cols();
   });
   return macs;
 }

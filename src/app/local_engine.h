@@ -1,6 +1,6 @@
 #pragma once
-// A model in this process without a server, for the commands that answer at the terminal: the loop runs on the calling thread,
-// only while there is something to wait for.
+// A model in this process without a server, for the commands that answer at the terminal: the loop runs on the calling
+// thread, only while there is something to wait for.
 #include <functional>
 #include <memory>
 #include <string>

@@ -31,8 +31,14 @@ std::vector<std::string> normalised(int argc, char** argv) {
 }
 
 void add_answer_options(CLI::App& command, RunOptions& options) {
-  command.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens")->check(CLI::PositiveNumber)->capture_default_str()->group("Answer");
-  command.add_option("--temperature", options.temperature, "0: always the likeliest token")->check(CLI::Range(0.0, 2.0))->capture_default_str()->group("Answer");
+  command.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group("Answer");
+  command.add_option("--temperature", options.temperature, "0: always the likeliest token")
+      ->check(CLI::Range(0.0, 2.0))
+      ->capture_default_str()
+      ->group("Answer");
 }
 
 }  // namespace
@@ -68,33 +74,67 @@ int main(int argc, char** argv) {
   generate.model.log_level = log::Level::warning;
   CLI::App* generate_app = program.add_subcommand("generate", "Answer a file of prompts, without a server");
   add_model_options(*generate_app, generate.model, config_file);
-  generate_app->add_option("--prompts", generate.prompts, "JSON lines, each the body of a completion or chat request")->required()->group("Input and output");
-  generate_app->add_option("--output", generate.output, "File for the outputs, JSON lines in the order of the inputs [default: stdout]")->group("Input and output");
+  generate_app->add_option("--prompts", generate.prompts, "JSON lines, each the body of a completion or chat request")
+      ->required()
+      ->group("Input and output");
+  generate_app
+      ->add_option("--output", generate.output,
+                   "File for the outputs, JSON lines in the order of the inputs [default: stdout]")
+      ->group("Input and output");
 
   BenchOptions bench;
   bench.model.log_level = log::Level::warning;
   bench.model.enable_prefix_caching = false;
-  CLI::App* bench_app = program.add_subcommand("bench", "Measure prefill and batched decode (bench MODEL), or load a server (bench serve URL)");
+  CLI::App* bench_app = program.add_subcommand(
+      "bench", "Measure prefill and batched decode (bench MODEL), or load a server (bench serve URL)");
   bench_app->require_subcommand(0, 1);
   add_model_options(*bench_app, bench.model, config_file);
-  bench_app->add_option("--prompt-tokens", bench.prompt_tokens, "Tokens of the prefill measured")->check(CLI::PositiveNumber)->capture_default_str()->group("Measurement");
-  bench_app->add_option("--decode-prompt-tokens", bench.decode_prompt_tokens, "Prompt of each sequence of the decode measured")->check(CLI::PositiveNumber)->capture_default_str()->group("Measurement");
-  bench_app->add_option("--decode-tokens", bench.decode_tokens, "New tokens of each sequence")->check(CLI::Range(2u, 65536u))->capture_default_str()->group("Measurement");
-  bench_app->add_option("--batches", bench.batches, "Numbers of sequences decoded at once")->delimiter(',')->check(CLI::PositiveNumber)->capture_default_str()->group("Measurement");
-  bench_app->add_option("--repeats", bench.repeats, "Runs of each measurement; the best is shown")->check(CLI::PositiveNumber)->capture_default_str()->group("Measurement");
+  bench_app->add_option("--prompt-tokens", bench.prompt_tokens, "Tokens of the prefill measured")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group("Measurement");
+  bench_app
+      ->add_option("--decode-prompt-tokens", bench.decode_prompt_tokens,
+                   "Prompt of each sequence of the decode measured")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group("Measurement");
+  bench_app->add_option("--decode-tokens", bench.decode_tokens, "New tokens of each sequence")
+      ->check(CLI::Range(2u, 65536u))
+      ->capture_default_str()
+      ->group("Measurement");
+  bench_app->add_option("--batches", bench.batches, "Numbers of sequences decoded at once")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group("Measurement");
+  bench_app->add_option("--repeats", bench.repeats, "Runs of each measurement; the best is shown")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group("Measurement");
   BenchServeOptions load;
   CLI::App* load_app = bench_app->add_subcommand("serve", "Load a running server");
   load_app->add_option("url", load.url, "Such as http://127.0.0.1:8000")->required();
   load_app->add_option("--model", load.load.model, "Model name to send [default: none]");
-  load_app->add_option("--concurrency", load.load.concurrency, "Streams at a time")->check(CLI::Range(1u, 4096u))->capture_default_str();
-  load_app->add_option("--requests", load.load.requests, "Requests in all")->check(CLI::PositiveNumber)->capture_default_str();
-  load_app->add_option("--prompt-words", load.load.prompt_words, "Words of each prompt")->check(CLI::PositiveNumber)->capture_default_str();
-  load_app->add_option("--max-tokens", load.load.max_tokens, "Tokens of each answer")->check(CLI::PositiveNumber)->capture_default_str();
+  load_app->add_option("--concurrency", load.load.concurrency, "Streams at a time")
+      ->check(CLI::Range(1u, 4096u))
+      ->capture_default_str();
+  load_app->add_option("--requests", load.load.requests, "Requests in all")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  load_app->add_option("--prompt-words", load.load.prompt_words, "Words of each prompt")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  load_app->add_option("--max-tokens", load.load.max_tokens, "Tokens of each answer")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   load_app->add_option("--seed", load.load.seed, "Seed of the prompts")->capture_default_str();
   load_app->add_option("--api-key", load.load.api_key, "Key to send")->envname("HEDDLE_API_KEY");
 
-  if (argc > 1 && argv[1][0] != '-' && program.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
-    return fail_command(fmt::format("'{}' is no command; there are serve, chat, run, generate and bench (see heddle --help)", argv[1]));
+  if (argc > 1 && argv[1][0] != '-' &&
+      program.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
+    return fail_command(
+        fmt::format("'{}' is no command; there are serve, chat, run, generate and bench (see heddle --help)", argv[1]));
   try {
     program.parse(normalised(argc, argv));
   } catch (const CLI::CallForHelp& help) {
@@ -108,7 +148,8 @@ int main(int argc, char** argv) {
   }
   for (CLI::App* command : {serve_app, chat_app, run_app, generate_app, bench_app}) {
     if (!command->parsed() || config_file.empty()) continue;
-    if (Result<void> applied = apply_config_file(*command, config_file); !applied) return fail_command(applied.error().message);
+    if (Result<void> applied = apply_config_file(*command, config_file); !applied)
+      return fail_command(applied.error().message);
   }
   const auto run_with_log = [](const ModelOptions& options, auto&& command) {
     log::start(options.log_level);

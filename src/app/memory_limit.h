@@ -6,8 +6,8 @@
 namespace heddle::app {
 
 struct MemoryLimit {
-  uint64_t bytes = 0;    // 0: unknown
-  std::string reason;    // "available memory" or "cgroup limit"
+  uint64_t bytes = 0;  // 0: unknown
+  std::string reason;  // "available memory" or "cgroup limit"
 };
 
 // `root` is the file system's root; tests give another.

@@ -1,6 +1,6 @@
 #pragma once
-// What serving a model will take, by arithmetic and before anything is loaded. The same numbers then size the KV pool. A plan
-// that does not fit is refused with the flag to change.
+// What serving a model will take, by arithmetic and before anything is loaded. The same numbers then size the KV pool.
+// A plan that does not fit is refused with the flag to change.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,10 +11,10 @@
 namespace heddle::app {
 
 struct MemoryRequest {
-  uint64_t weights = 0;           // bytes
-  uint64_t kv_per_token = 0;      // bytes over all layers
-  uint64_t activations = 0;       // bytes, all steps in flight
-  uint32_t model_context = 0;     // the model's own longest sequence
+  uint64_t weights = 0;        // bytes
+  uint64_t kv_per_token = 0;   // bytes over all layers
+  uint64_t activations = 0;    // bytes, all steps in flight
+  uint32_t model_context = 0;  // the model's own longest sequence
   std::optional<uint32_t> max_model_len;
   uint32_t max_num_seqs = 0;
   uint32_t block_size = 0;

@@ -26,7 +26,9 @@ Result<std::string> template_source(const ModelOptions& options, const model::Gg
   }
   if (options.chat_template.find('{') != std::string::npos) return options.chat_template;
   std::ifstream file(options.chat_template, std::ios::binary);
-  if (!file) return fail(fmt::format("--chat-template {}: there is no such file, and it is no template text either", options.chat_template));
+  if (!file)
+    return fail(fmt::format("--chat-template {}: there is no such file, and it is no template text either",
+                            options.chat_template));
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
@@ -34,11 +36,13 @@ Result<void> load_template(const ModelOptions& options, const model::GgufSet& fi
   Result<std::string> source = template_source(options, files);
   if (!source) return tl::unexpected(source.error());
   if (source->empty()) {
-    loaded.template_problem = "this model has no chat template: use /v1/completions, or start the server with --chat-template";
+    loaded.template_problem =
+        "this model has no chat template: use /v1/completions, or start the server with --chat-template";
     return {};
   }
   const text::Vocab& vocab = loaded.tokenizer->vocab();
-  Result<text::ChatTemplate> parsed = text::ChatTemplate::parse(*source, vocab.token_bytes(vocab.bos()), vocab.token_bytes(vocab.eos()));
+  Result<text::ChatTemplate> parsed =
+      text::ChatTemplate::parse(*source, vocab.token_bytes(vocab.bos()), vocab.token_bytes(vocab.eos()));
   if (!parsed) {
     // A template that the user gave must work; one that came with the file only takes the chat route away.
     if (!options.chat_template.empty()) return fail(fmt::format("--chat-template: {}", parsed.error().message));
@@ -53,10 +57,9 @@ Result<void> load_template(const ModelOptions& options, const model::GgufSet& fi
 
 Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop) {
   if (options.model.empty()) return fail("no model was given: name a GGUF file");
-  if (!options.enable_chunked_prefill && options.max_model_len && options.max_num_batched_tokens < *options.max_model_len)
-    return fail(fmt::format("--no-enable-chunked-prefill needs --max-num-batched-tokens ({}) of at least --max-model-len ({})", options.max_num_batched_tokens, *options.max_model_len));
   if (options.max_num_batched_tokens < options.max_num_seqs)
-    return fail(fmt::format("--max-num-batched-tokens ({}) must be at least --max-num-seqs ({})", options.max_num_batched_tokens, options.max_num_seqs));
+    return fail(fmt::format("--max-num-batched-tokens ({}) must be at least --max-num-seqs ({})",
+                            options.max_num_batched_tokens, options.max_num_seqs));
   Result<model::GgufSet> files = model::GgufSet::open(options.model);
   if (!files) return tl::unexpected(files.error());
   Result<model::ModelConfig> config = model::read_config(*files);
@@ -64,11 +67,14 @@ Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop) {
   const Result<cpu::Isa> isa = cpu::choose_isa();
   if (!isa) return tl::unexpected(isa.error());
   const cpu::ThreadPlan threads = cpu::plan_threads(cpu::read_cpu_limits(cpu::affinity_cpus()), options.threads);
-  auto team = std::make_unique<cpu::Team>(loop, cpu::TeamOptions{.helpers = threads.helpers(), .loop_is_member = threads.loop_is_member});
-  auto device = std::make_unique<cpu::CpuDevice>(*team, cpu::CpuOptions{.isa = *isa, .compute = options.compute, .threads_why = threads.why});
+  auto team = std::make_unique<cpu::Team>(
+      loop, cpu::TeamOptions{.helpers = threads.helpers(), .loop_is_member = threads.loop_is_member});
+  auto device = std::make_unique<cpu::CpuDevice>(
+      *team, cpu::CpuOptions{.isa = *isa, .compute = options.compute, .threads_why = threads.why});
 
   const uint32_t depth = options.pipeline_depth > 0 ? options.pipeline_depth : kDefaultDepth;
-  const model::MemoryNeed need = model::memory_need(*files, *config, *device, options.compute, options.max_num_batched_tokens, options.max_num_seqs);
+  const model::MemoryNeed need = model::memory_need(*files, *config, *device, options.compute,
+                                                    options.max_num_batched_tokens, options.max_num_seqs);
   MemoryRequest request;
   request.weights = need.weights;
   request.kv_per_token = need.kv_per_token;
@@ -81,10 +87,16 @@ Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop) {
   request.num_blocks = options.num_gpu_blocks_override;
   Result<MemoryPlan> plan = plan_memory(request, read_memory_limit());
   if (!plan) return tl::unexpected(plan.error());
-  return PreparedModel{std::move(*files), std::move(*config), std::move(team), std::move(device), *isa, std::move(*plan), depth};
+  if (!options.enable_chunked_prefill && options.max_num_batched_tokens < plan->max_model_len)
+    return fail(fmt::format(
+        "--no-enable-chunked-prefill needs --max-num-batched-tokens ({}) of at least the longest sequence ({})",
+        options.max_num_batched_tokens, plan->max_model_len));
+  return PreparedModel{
+      std::move(*files), std::move(*config), std::move(team), std::move(device), *isa, std::move(*plan), depth};
 }
 
-Result<LoadedModel> load_model(const ModelOptions& options, PreparedModel& prepared, const std::function<void(const char*)>& phase) {
+Result<LoadedModel> load_model(const ModelOptions& options, PreparedModel& prepared,
+                               const std::function<void(const char*)>& phase) {
   LoadedModel loaded;
   // The tokenizer's tables are built while the weights are packed.
   Result<std::unique_ptr<const text::Tokenizer>> tokenizer = fail("");
@@ -100,11 +112,13 @@ Result<LoadedModel> load_model(const ModelOptions& options, PreparedModel& prepa
   if (!tokenizer) return tl::unexpected(tokenizer.error());
   loaded.model = std::move(*model);
   loaded.tokenizer = std::move(*tokenizer);
-  if (Result<void> parsed = load_template(options, prepared.files, loaded); !parsed) return tl::unexpected(parsed.error());
+  if (Result<void> parsed = load_template(options, prepared.files, loaded); !parsed)
+    return tl::unexpected(parsed.error());
   return loaded;
 }
 
-std::unique_ptr<engine::Engine> make_engine(const ModelOptions& options, PreparedModel& prepared, LoadedModel& loaded, boost::asio::io_context& context) {
+std::unique_ptr<engine::Engine> make_engine(const ModelOptions& options, PreparedModel& prepared, LoadedModel& loaded,
+                                            boost::asio::io_context& context) {
   engine::Config config;
   config.pipeline_depth = prepared.pipeline_depth;
   config.scheduler.max_num_seqs = options.max_num_seqs;
@@ -115,7 +129,9 @@ std::unique_ptr<engine::Engine> make_engine(const ModelOptions& options, Prepare
   config.scheduler.long_prefill_token_threshold = options.long_prefill_token_threshold;
   config.scheduler.enable_prefix_caching = options.enable_prefix_caching;
   config.scheduler.enable_chunked_prefill = options.enable_chunked_prefill;
-  config.scheduler.prefix_hash_seed = options.prefix_hash_seed ? *options.prefix_hash_seed : (uint64_t{std::random_device{}()} << 32) ^ std::random_device{}();
+  config.scheduler.prefix_hash_seed = options.prefix_hash_seed
+                                          ? *options.prefix_hash_seed
+                                          : (uint64_t{std::random_device{}()} << 32) ^ std::random_device{}();
   engine::DeviceRunnerOptions runner;
   runner.max_num_seqs = options.max_num_seqs;
   runner.max_num_batched_tokens = options.max_num_batched_tokens;
@@ -123,7 +139,10 @@ std::unique_ptr<engine::Engine> make_engine(const ModelOptions& options, Prepare
   runner.block_size = prepared.plan.block_size;
   runner.pipeline_depth = prepared.pipeline_depth;
   return std::make_unique<engine::Engine>(
-      config, std::make_unique<engine::DeviceRunner>(context.get_executor(), std::move(prepared.device), std::move(loaded.model), runner), loaded.tokenizer);
+      config,
+      std::make_unique<engine::DeviceRunner>(context.get_executor(), std::move(prepared.device),
+                                             std::move(loaded.model), runner),
+      loaded.tokenizer);
 }
 
 }  // namespace heddle::app

@@ -1,6 +1,7 @@
 #pragma once
-// From options to a model that can compute, in two steps: prepare() reads headers only and says whether it will fit; load()
-// reads the weights. Then make_engine() joins model, tokenizer and scheduler. Used by every command that runs a model.
+// From options to a model that can compute, in two steps: prepare() reads headers only and says whether it will fit;
+// load() reads the weights. Then make_engine() joins model, tokenizer and scheduler. Used by every command that runs a
+// model.
 #include <functional>
 #include <memory>
 #include <string>
@@ -41,9 +42,11 @@ struct LoadedModel {
 Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop);
 
 // On any one thread; `phase` is called with what comes next, from that thread.
-Result<LoadedModel> load_model(const ModelOptions& options, PreparedModel& prepared, const std::function<void(const char*)>& phase);
+Result<LoadedModel> load_model(const ModelOptions& options, PreparedModel& prepared,
+                               const std::function<void(const char*)>& phase);
 
 // On the loop thread. Takes device and model.
-std::unique_ptr<engine::Engine> make_engine(const ModelOptions& options, PreparedModel& prepared, LoadedModel& loaded, boost::asio::io_context& context);
+std::unique_ptr<engine::Engine> make_engine(const ModelOptions& options, PreparedModel& prepared, LoadedModel& loaded,
+                                            boost::asio::io_context& context);
 
 }  // namespace heddle::app

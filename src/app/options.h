@@ -1,6 +1,6 @@
 #pragma once
-// What the command line and the configuration file say, as values. Flags of `vllm serve` keep their names and meanings. Order
-// of authority: flag, file, default.
+// What the command line and the configuration file say, as values. Flags of `vllm serve` keep their names and meanings.
+// Order of authority: flag, file, default.
 #include <cstdint>
 #include <optional>
 #include <string>

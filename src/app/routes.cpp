@@ -27,7 +27,8 @@ HttpReply health(const ServerState& state) {
     api::append_json_string(body, state.phase);
     return {503, "application/json", body + "}", {{"Retry-After", "1"}}};
   }
-  if (!state.engine->healthy()) return {503, "application/json", "{\"status\":\"failed\",\"phase\":\"device fault\"}", {}};
+  if (!state.engine->healthy())
+    return {503, "application/json", "{\"status\":\"failed\",\"phase\":\"device fault\"}", {}};
   const engine::Snapshot now = state.engine->snapshot();
   if (now.in_flight > 0 && seconds(Monotonic::now() - state.engine->last_step()) > kStalledSeconds)
     return {503, "application/json", "{\"status\":\"stalled\",\"phase\":\"no step has ended for 30 s\"}", {}};
@@ -56,8 +57,12 @@ void add_routes(ServerState& state) {
   router.add("GET", "/health", answer(health));
   router.add("GET", "/ping", answer(health));
   router.add("POST", "/ping", answer(health));
-  router.add("GET", "/version", answer([](const ServerState&) { return HttpReply{200, "application/json", "{\"version\":\"" HEDDLE_VERSION "\"}", {}}; }));
-  router.add("GET", "/metrics", answer([](const ServerState& s) { return HttpReply{200, "text/plain; version=0.0.4; charset=utf-8", s.exporter->text(), {}}; }));
+  router.add("GET", "/version", answer([](const ServerState&) {
+               return HttpReply{200, "application/json", "{\"version\":\"" HEDDLE_VERSION "\"}", {}};
+             }));
+  router.add("GET", "/metrics", answer([](const ServerState& s) {
+               return HttpReply{200, "text/plain; version=0.0.4; charset=utf-8", s.exporter->text(), {}};
+             }));
 }
 
 }  // namespace heddle::app

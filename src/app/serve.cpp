@@ -23,13 +23,15 @@ constexpr auto kLastWords = std::chrono::milliseconds(300);
 
 std::string file_fingerprint(const PreparedModel& prepared) {
   // The build and the model's shape; two servers with the same fingerprint give the same tokens for the same seed.
-  const uint64_t shape = prepared.files.tensor_bytes() * 1000003u + prepared.config.n_layers * 131u + prepared.config.hidden;
+  const uint64_t shape =
+      prepared.files.tensor_bytes() * 1000003u + prepared.config.n_layers * 131u + prepared.config.hidden;
   return fmt::format("heddle-" HEDDLE_VERSION "-{:08x}", static_cast<uint32_t>(shape ^ (shape >> 32)));
 }
 
 void log_access(const api::AccessRecord& record) {
-  log::info("{} {} {} {} {:.1f} ms{}{}{} id={}", record.peer, record.method, record.path, record.status, record.seconds * 1e3, record.notes.empty() ? "" : " ",
-            record.notes, record.gone ? " client gone" : "", record.id);
+  log::info("{} {} {} {} {:.1f} ms{}{}{} id={}", record.peer, record.method, record.path, record.status,
+            record.seconds * 1e3, record.notes.empty() ? "" : " ", record.notes, record.gone ? " client gone" : "",
+            record.id);
 }
 
 net::ServerOptions server_options() {
@@ -48,7 +50,8 @@ net::Task<> run_engine(ServerState* state) {
 
 // No new work; what is under way gets its grace time, then is aborted and told so; then everything ends.
 net::Task<> stop_server(ServerState* state) {
-  const auto grace = std::chrono::duration_cast<Monotonic::duration>(std::chrono::duration<double>(state->options.shutdown_timeout));
+  const auto grace =
+      std::chrono::duration_cast<Monotonic::duration>(std::chrono::duration<double>(state->options.shutdown_timeout));
   const MonotonicTime deadline = Monotonic::now() + grace;
   net::Timer abort_timer(state->context, deadline);
   if (state->engine != nullptr) {
@@ -80,15 +83,18 @@ void on_loaded(ServerState& state, PreparedModel& prepared, Result<LoadedModel> 
   config.fingerprint = file_fingerprint(prepared);
   config.max_model_len = prepared.plan.max_model_len;
   config.seed = state.options.model.seed;
-  config.created = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  config.created =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   state.working.spawn(run_engine(&state));
-  state.service = std::make_unique<api::Service>(config, loaded->tokenizer, loaded->chat_template, loaded->template_problem, *state.engine, state.offload);
+  state.service = std::make_unique<api::Service>(config, loaded->tokenizer, loaded->chat_template,
+                                                 loaded->template_problem, *state.engine, state.offload);
   state.phase = "ready";
-  log::info("ready after {:.3f} s, {:.1f} MiB resident", seconds(Monotonic::now() - state.started), static_cast<double>(stats::read_process().resident_bytes) / (1 << 20));
+  log::info("ready after {:.3f} s, {:.1f} MiB resident", seconds(Monotonic::now() - state.started),
+            static_cast<double>(stats::read_process().resident_bytes) / (1 << 20));
 }
 
-// The first signal starts the orderly stop, the second ends the process at once. While the model still loads there is nothing to
-// drain, and the first one does.
+// The first signal starts the orderly stop, the second ends the process at once. While the model still loads there is
+// nothing to drain, and the first one does.
 void watch_signals(ServerState& state, bool asked) {
   state.signals.async_wait([&state, asked](const net::ErrorCode& error, int signal) {
     if (error) return;
@@ -119,21 +125,25 @@ ServerState::ServerState(const ServeOptions& serve_options, asio::io_context& io
 int serve_command(const ServeOptions& options) {
   asio::io_context context(1);
   const std::unique_ptr<Loop> loop = make_loop(context);
-  if (Result<void> valid = api::validate({options.api_key, options.allowed_origins}); !valid) return fail_command(valid.error().message);
+  if (Result<void> valid = api::validate({options.api_key, options.allowed_origins}); !valid)
+    return fail_command(valid.error().message);
   Result<PreparedModel> prepared = prepare_model(options.model, *loop);
   if (!prepared) return fail_command(prepared.error().message);
 
-  log::info("heddle " HEDDLE_VERSION ": {} ({}, {} layers), {}", options.model.model, model::family_name(prepared->config.family), prepared->config.n_layers,
-            prepared->device->describe());
+  log::info("heddle " HEDDLE_VERSION ": {} ({}, {} layers), {}", options.model.model,
+            model::family_name(prepared->config.family), prepared->config.n_layers, prepared->device->describe());
   log::info("{}", prepared->plan.describe());
-  log::info("sampling defaults: temperature 1, top_p 1, top_k off, min_p 0, no penalties; chat answers may fill the context, completions end after 16 tokens");
+  log::info(
+      "sampling defaults: temperature 1, top_p 1, top_k off, min_p 0, no penalties; chat answers may fill the context, "
+      "completions end after 16 tokens");
   if (options.dry_run) {
     log::info("dry run: nothing was loaded");
     return 0;
   }
 
   ServerState state(options, context, *loop);
-  stats::ExporterConfig exported{state.names.front(), prepared->plan.block_size, prepared->plan.n_blocks, options.model.enable_prefix_caching};
+  stats::ExporterConfig exported{state.names.front(), prepared->plan.block_size, prepared->plan.n_blocks,
+                                 options.model.enable_prefix_caching};
   state.exporter = std::make_unique<stats::Exporter>(
       exported, [&state] { return state.engine != nullptr ? state.engine->snapshot() : stats::EngineSnapshot{}; },
       [&state] {
@@ -141,12 +151,15 @@ int serve_command(const ServeOptions& options) {
         return stats::NetSnapshot{counters.open, counters.accepted};
       });
   add_routes(state);
-  if (Result<void> listening = state.server.listen(options.host, options.port); !listening) return fail_command(listening.error().message);
-  log::info("listening on {}, model name {}", fmt::format("http://{}", fmt::join(state.server.addresses(), ", http://")), fmt::join(state.names, ", "));
+  if (Result<void> listening = state.server.listen(options.host, options.port); !listening)
+    return fail_command(listening.error().message);
+  log::info("listening on {}, model name {}",
+            fmt::format("http://{}", fmt::join(state.server.addresses(), ", http://")), fmt::join(state.names, ", "));
 
   watch_signals(state, false);
   std::thread loader([&] {
-    Result<LoadedModel> loaded = load_model(options.model, *prepared, [&](const char* phase) { loop->post([&state, phase] { state.phase = phase; }); });
+    Result<LoadedModel> loaded = load_model(
+        options.model, *prepared, [&](const char* phase) { loop->post([&state, phase] { state.phase = phase; }); });
     // std::function must be copyable.
     auto shared = std::make_shared<Result<LoadedModel>>(std::move(loaded));
     loop->post([&state, &prepared, shared] { on_loaded(state, *prepared, std::move(*shared)); });

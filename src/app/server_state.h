@@ -21,8 +21,8 @@ struct ServerState {
   const ServeOptions& options;
   boost::asio::io_context& context;
   Loop& loop;
-  std::vector<std::string> names;       // served model names
-  std::string phase = "starting";       // until `service` is set
+  std::vector<std::string> names;  // served model names
+  std::string phase = "starting";  // until `service` is set
   MonotonicTime started = Monotonic::now();
 
   Offload offload;

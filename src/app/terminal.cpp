@@ -63,7 +63,8 @@ Result<std::shared_ptr<TerminalAnswer>> answer(LocalEngine& local, engine::Reque
   return sink;
 }
 
-ProgressBar::ProgressBar(std::string label, uint64_t total) : label_(std::move(label)), total_(std::max<uint64_t>(total, 1)), is_terminal_(isatty(STDERR_FILENO) == 1) {
+ProgressBar::ProgressBar(std::string label, uint64_t total)
+    : label_(std::move(label)), total_(std::max<uint64_t>(total, 1)), is_terminal_(isatty(STDERR_FILENO) == 1) {
   set(0);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Time. Intervals come from the monotonic clock only (invariant monotonic-intervals); the wall clock stamps arrivals for
-// people and for fields such as `created`.
+// Time. Intervals come from the monotonic clock only (invariant monotonic-intervals); the wall clock stamps arrivals
+// for people and for fields such as `created`.
 #include <chrono>
 
 namespace heddle {

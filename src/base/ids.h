@@ -14,10 +14,10 @@ struct Id {
   constexpr auto operator<=>(const Id&) const = default;
 };
 
-using TokenId = int32_t;                     // index into the vocabulary; -1 is "none"
-using SeqId = Id<struct SeqTag, uint64_t>;   // one stream of tokens being computed; never reused in a process
-using SlotId = Id<struct SlotTag>;           // a sequence's place in the runner: 0 ... max_num_seqs-1
-using BlockId = Id<struct BlockTag>;         // a KV block of the pool
+using TokenId = int32_t;                    // index into the vocabulary; -1 is "none"
+using SeqId = Id<struct SeqTag, uint64_t>;  // one stream of tokens being computed; never reused in a process
+using SlotId = Id<struct SlotTag>;          // a sequence's place in the runner: 0 ... max_num_seqs-1
+using BlockId = Id<struct BlockTag>;        // a KV block of the pool
 
 }  // namespace heddle
 

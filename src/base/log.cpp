@@ -18,11 +18,16 @@ std::shared_ptr<spdlog::async_logger> g_logger;
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
-    case Level::debug: return spdlog::level::debug;
-    case Level::info: return spdlog::level::info;
-    case Level::warning: return spdlog::level::warn;
-    case Level::error: return spdlog::level::err;
-    case Level::off: break;
+    case Level::debug:
+      return spdlog::level::debug;
+    case Level::info:
+      return spdlog::level::info;
+    case Level::warning:
+      return spdlog::level::warn;
+    case Level::error:
+      return spdlog::level::err;
+    case Level::off:
+      break;
   }
   return spdlog::level::off;
 }
@@ -30,19 +35,26 @@ spdlog::level::level_enum to_spdlog(Level level) {
 }  // namespace
 
 bool parse_level(std::string_view text, Level& level) {
-  if (text == "debug") level = Level::debug;
-  else if (text == "info") level = Level::info;
-  else if (text == "warning") level = Level::warning;
-  else if (text == "error") level = Level::error;
-  else if (text == "off") level = Level::off;
-  else return false;
+  if (text == "debug")
+    level = Level::debug;
+  else if (text == "info")
+    level = Level::info;
+  else if (text == "warning")
+    level = Level::warning;
+  else if (text == "error")
+    level = Level::error;
+  else if (text == "off")
+    level = Level::off;
+  else
+    return false;
   return true;
 }
 
 void start(Level level) {
   g_pool = std::make_shared<spdlog::details::thread_pool>(8192, 1);
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-  g_logger = std::make_shared<spdlog::async_logger>("heddle", sink, g_pool, spdlog::async_overflow_policy::overrun_oldest);
+  g_logger =
+      std::make_shared<spdlog::async_logger>("heddle", sink, g_pool, spdlog::async_overflow_policy::overrun_oldest);
   g_logger->set_level(spdlog::level::trace);
   g_logger->set_pattern("%H:%M:%S.%e %^%L%$ %v");
   g_logger->flush_on(spdlog::level::info);

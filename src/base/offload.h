@@ -1,7 +1,7 @@
 #pragma once
-// Long jobs that the loop must not do itself: tokenising a long prompt, reading a file. One thread of low priority; jobs run
-// in order and must not touch loop state. Owned by the app; submit() is called on the loop. The destructor lets the running
-// job finish and drops the others; no `done` is called after it.
+// Long jobs that the loop must not do itself: tokenising a long prompt, reading a file. One thread of low priority;
+// jobs run in order and must not touch loop state. Owned by the app; submit() is called on the loop. The destructor
+// lets the running job finish and drops the others; no `done` is called after it.
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -33,7 +33,7 @@ class Offload {
   std::shared_ptr<bool> alive_;  // loop thread only: false once the owner is gone
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Job> jobs_;  // guarded by mutex_
+  std::deque<Job> jobs_;   // guarded by mutex_
   bool stopping_ = false;  // guarded by mutex_
   std::thread thread_;
 };

@@ -18,9 +18,12 @@ constexpr int kRepeats = 3;
 
 SpeedKernels kernels(Isa isa) {
   switch (isa) {
-    case Isa::avx512: return avx512::speed_kernels();
-    case Isa::avx2: return avx2::speed_kernels();
-    case Isa::scalar: break;
+    case Isa::avx512:
+      return avx512::speed_kernels();
+    case Isa::avx2:
+      return avx2::speed_kernels();
+    case Isa::scalar:
+      break;
   }
   return scalar::speed_kernels();
 }
@@ -45,7 +48,8 @@ double best_seconds(uint32_t threads, const std::function<uint64_t(uint32_t)>& p
       });
     }
     for (std::thread& thread : team) thread.join();
-    best = std::min(best, seconds(*std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end())));
+    best = std::min(best,
+                    seconds(*std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end())));
   }
   return best;
 }

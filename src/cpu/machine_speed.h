@@ -1,6 +1,6 @@
 #pragma once
-// What this machine can do at best, measured: the yardstick of every benchmark line. Takes about half a second; any thread, but
-// nothing else should run.
+// What this machine can do at best, measured: the yardstick of every benchmark line. Takes about half a second; any
+// thread, but nothing else should run.
 #include <cstdint>
 
 #include "cpu/isa.h"

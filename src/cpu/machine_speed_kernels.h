@@ -13,8 +13,14 @@ struct SpeedKernels {
   uint64_t (*read)(const uint64_t* data, size_t n);  // n a multiple of 64
 };
 
-namespace scalar { SpeedKernels speed_kernels(); }
-namespace avx2 { SpeedKernels speed_kernels(); }
-namespace avx512 { SpeedKernels speed_kernels(); }
+namespace scalar {
+SpeedKernels speed_kernels();
+}
+namespace avx2 {
+SpeedKernels speed_kernels();
+}
+namespace avx512 {
+SpeedKernels speed_kernels();
+}
 
 }  // namespace heddle::cpu

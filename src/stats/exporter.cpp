@@ -29,8 +29,10 @@ class Families {
   Families& value(double value, std::vector<ClientMetric::Label> labels) {
     ClientMetric metric;
     metric.label = std::move(labels);
-    if (families_.back().type == MetricType::Counter) metric.counter.value = value;
-    else metric.gauge.value = value;
+    if (families_.back().type == MetricType::Counter)
+      metric.counter.value = value;
+    else
+      metric.gauge.value = value;
     families_.back().metric.push_back(std::move(metric));
     return *this;
   }
@@ -62,26 +64,36 @@ std::string Exporter::text() const {
   const MetricType counter = MetricType::Counter;
   const double usage = engine.blocks_total == 0 ? 0.0 : real(engine.blocks_held) / real(engine.blocks_total);
   Families out;
-  out.family("vllm:num_requests_running", "Requests with a place in the running list.", gauge).value(engine.running, labels());
-  out.family("vllm:num_requests_waiting", "Requests that wait to be scheduled, preempted ones included.", gauge).value(engine.waiting, labels());
-  out.family("vllm:kv_cache_usage_perc", "Share of KV blocks held by requests, 0 to 1. Cached blocks that nobody holds count as free.", gauge)
+  out.family("vllm:num_requests_running", "Requests with a place in the running list.", gauge)
+      .value(engine.running, labels());
+  out.family("vllm:num_requests_waiting", "Requests that wait to be scheduled, preempted ones included.", gauge)
+      .value(engine.waiting, labels());
+  out.family("vllm:kv_cache_usage_perc",
+             "Share of KV blocks held by requests, 0 to 1. Cached blocks that nobody holds count as free.", gauge)
       .value(usage, labels());
   // Names of older vLLM versions, which the production-stack router still reads.
-  out.family("vllm:gpu_cache_usage_perc", "Same as vllm:kv_cache_usage_perc, for older readers.", gauge).value(usage, labels());
-  out.family("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache, at first admission.", counter)
+  out.family("vllm:gpu_cache_usage_perc", "Same as vllm:kv_cache_usage_perc, for older readers.", gauge)
+      .value(usage, labels());
+  out.family("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache, at first admission.",
+             counter)
       .value(real(engine.prefix_queries), labels());
   out.family("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache, at first admission.", counter)
       .value(real(engine.prefix_hits), labels());
-  out.family("vllm:gpu_prefix_cache_queries_total", "Same as vllm:prefix_cache_queries_total, for older readers.", counter)
+  out.family("vllm:gpu_prefix_cache_queries_total", "Same as vllm:prefix_cache_queries_total, for older readers.",
+             counter)
       .value(real(engine.prefix_queries), labels());
   out.family("vllm:gpu_prefix_cache_hits_total", "Same as vllm:prefix_cache_hits_total, for older readers.", counter)
       .value(real(engine.prefix_hits), labels());
-  out.family("vllm:num_preemptions_total", "Requests that lost their blocks to another and were computed again.", counter)
+  out.family("vllm:num_preemptions_total", "Requests that lost their blocks to another and were computed again.",
+             counter)
       .value(real(engine.preemptions), labels());
-  out.family("vllm:prompt_tokens_total", "Prompt tokens of requests whose first token came, cached ones included.", counter)
+  out.family("vllm:prompt_tokens_total", "Prompt tokens of requests whose first token came, cached ones included.",
+             counter)
       .value(real(engine.prompt_tokens), labels());
-  out.family("vllm:generation_tokens_total", "Generated tokens.", counter).value(real(engine.generation_tokens), labels());
-  out.family("vllm:request_success_total", "Finished requests, by reason; aborts include clients that went away.", counter)
+  out.family("vllm:generation_tokens_total", "Generated tokens.", counter)
+      .value(real(engine.generation_tokens), labels());
+  out.family("vllm:request_success_total", "Finished requests, by reason; aborts include clients that went away.",
+             counter)
       .value(real(engine.finished_stop), labels({{"finished_reason", "stop"}}))
       .value(real(engine.finished_length), labels({{"finished_reason", "length"}}))
       .value(real(engine.finished_abort), labels({{"finished_reason", "abort"}}))
@@ -92,22 +104,30 @@ std::string Exporter::text() const {
                    {"enable_prefix_caching", config_.enable_prefix_caching ? "True" : "False"},
                    {"engine", "0"},
                    {"num_gpu_blocks", std::to_string(config_.n_blocks)}});
-  out.family("heddle:requests_submitted_total", "Requests that reached the engine's door.", counter).value(real(engine.submitted), labels());
-  out.family("heddle:requests_rejected_total", "Requests refused at the door.", counter).value(real(engine.rejected), labels());
-  out.family("heddle:discarded_tokens_total", "Rows computed past a stop that was learnt late; never delivered.", counter)
+  out.family("heddle:requests_submitted_total", "Requests that reached the engine's door.", counter)
+      .value(real(engine.submitted), labels());
+  out.family("heddle:requests_rejected_total", "Requests refused at the door.", counter)
+      .value(real(engine.rejected), labels());
+  out.family("heddle:discarded_tokens_total", "Rows computed past a stop that was learnt late; never delivered.",
+             counter)
       .value(real(engine.discarded_tokens), labels());
   out.family("heddle:steps_total", "Steps committed.", counter).value(real(engine.steps), labels());
-  out.family("heddle:steps_in_flight", "Steps launched and not yet committed.", gauge).value(engine.in_flight, labels());
+  out.family("heddle:steps_in_flight", "Steps launched and not yet committed.", gauge)
+      .value(engine.in_flight, labels());
   out.family("heddle:kv_blocks", "KV blocks by state: held by requests, cached and unreferenced, or free.", gauge)
       .value(engine.blocks_cached, labels({{"state", "cached"}}))
       .value(engine.blocks_free, labels({{"state", "free"}}))
       .value(engine.blocks_held, labels({{"state", "held"}}));
   out.family("heddle:connections_open", "Open client connections.", gauge).value(real(net.connections_open), {});
-  out.family("heddle:connections_accepted_total", "Client connections accepted.", counter).value(real(net.connections_accepted), {});
-  out.family("process_cpu_seconds_total", "User and system CPU time, in seconds.", counter).value(process.cpu_seconds, {});
-  out.family("process_resident_memory_bytes", "Resident memory, in bytes.", gauge).value(real(process.resident_bytes), {});
+  out.family("heddle:connections_accepted_total", "Client connections accepted.", counter)
+      .value(real(net.connections_accepted), {});
+  out.family("process_cpu_seconds_total", "User and system CPU time, in seconds.", counter)
+      .value(process.cpu_seconds, {});
+  out.family("process_resident_memory_bytes", "Resident memory, in bytes.", gauge)
+      .value(real(process.resident_bytes), {});
   out.family("process_virtual_memory_bytes", "Virtual memory, in bytes.", gauge).value(real(process.virtual_bytes), {});
-  out.family("process_start_time_seconds", "Start of the process, Unix time in seconds.", gauge).value(process.start_time, {});
+  out.family("process_start_time_seconds", "Start of the process, Unix time in seconds.", gauge)
+      .value(process.start_time, {});
   out.family("process_open_fds", "Open file descriptors.", gauge).value(real(process.open_fds), {});
   out.family("process_max_fds", "Limit of open file descriptors.", gauge).value(real(process.max_fds), {});
   return out.text();

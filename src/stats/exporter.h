@@ -1,6 +1,6 @@
 #pragma once
-// GET /metrics: Prometheus text of what the engine and the process are doing, read from live state at the scrape. Owned by the
-// app; loop thread only. Names, labels and meanings follow vLLM's (heddle: for those of our own).
+// GET /metrics: Prometheus text of what the engine and the process are doing, read from live state at the scrape. Owned
+// by the app; loop thread only. Names, labels and meanings follow vLLM's (heddle: for those of our own).
 #include <cstdint>
 #include <functional>
 #include <string>

@@ -24,7 +24,8 @@ double start_time() {
   const char* after_name = std::strrchr(text, ')');  // the name may hold blanks
   unsigned long long ticks = 0;
   if (after_name == nullptr ||
-      std::sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &ticks) != 1)
+      std::sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+                  &ticks) != 1)
     return 0;
   timespec boot{};
   timespec now{};
@@ -49,7 +50,8 @@ uint64_t count_fds() {
 ProcessSnapshot read_process() {
   ProcessSnapshot snapshot;
   rusage usage{};
-  if (getrusage(RUSAGE_SELF, &usage) == 0) snapshot.cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+  if (getrusage(RUSAGE_SELF, &usage) == 0)
+    snapshot.cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
   if (std::FILE* statm = std::fopen("/proc/self/statm", "re")) {
     unsigned long long total = 0;
     unsigned long long resident = 0;

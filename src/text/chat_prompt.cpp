@@ -4,8 +4,8 @@
 
 namespace heddle::text {
 
-Result<std::vector<TokenId>, TemplateError> encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer, const ChatInput& input,
-                                                        EncodeOptions options) {
+Result<std::vector<TokenId>, TemplateError> encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
+                                                        const ChatInput& input, EncodeOptions options) {
   Result<Rendered, TemplateError> rendered = chat_template.render(input);
   if (!rendered) return tl::unexpected(rendered.error());
   std::vector<EncodeSpan> spans;

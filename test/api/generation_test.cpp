@@ -31,7 +31,9 @@ struct Fixture {
     const TokenId token = 3;
     prompts[prompt]->on_delta({index, piece, {&token, 1}, nullptr});
   }
-  void finish(engine::Finish finish, uint32_t index = 0, uint32_t prompt = 0) { prompts[prompt]->on_delta({index, "", {}, &finish}); }
+  void finish(engine::Finish finish, uint32_t index = 0, uint32_t prompt = 0) {
+    prompts[prompt]->on_delta({index, "", {}, &finish});
+  }
   void end(uint32_t n_generated, uint32_t prompt = 0) { prompts[prompt]->on_end({5, 0, n_generated}, {}); }
   json::value event(size_t i) const {
     const std::string& event = sink->events.at(i);
@@ -139,7 +141,8 @@ TEST_CASE("warnings stand in the reply, and in the first chunk of a stream only"
     stream.text("a");
     stream.text("b");
     CHECK(stream.event(0).at("warnings") == json::array{"w"});
-    for (size_t i = 1; i < stream.sink->events.size(); ++i) CHECK_FALSE(stream.event(i).as_object().contains("warnings"));
+    for (size_t i = 1; i < stream.sink->events.size(); ++i)
+      CHECK_FALSE(stream.event(i).as_object().contains("warnings"));
   }
 }
 

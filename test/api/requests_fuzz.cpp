@@ -14,9 +14,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     (void)error_body(body.error());
     return 0;
   }
-  if (const auto chat = read_chat_request(*body, kLimits)) (void)to_engine_request(chat->fields, kLimits, 1);
-  else (void)error_body(chat.error());
-  if (const auto completion = read_completion_request(*body, kLimits)) (void)to_engine_request(completion->fields, kLimits, 1);
-  else (void)error_body(completion.error());
+  if (const auto chat = read_chat_request(*body, kLimits))
+    (void)to_engine_request(chat->fields, kLimits, 1);
+  else
+    (void)error_body(chat.error());
+  if (const auto completion = read_completion_request(*body, kLimits))
+    (void)to_engine_request(completion->fields, kLimits, 1);
+  else
+    (void)error_body(completion.error());
   return 0;
 }

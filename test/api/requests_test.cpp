@@ -23,7 +23,8 @@ HttpRequest post(std::string body) {
 }
 
 ApiResult<CompletionRequest> completion(std::string_view fields) {
-  auto body = parse_body(post("{\"prompt\":\"x\"" + std::string(fields.empty() ? "" : ",") + std::string(fields) + "}"));
+  auto body =
+      parse_body(post("{\"prompt\":\"x\"" + std::string(fields.empty() ? "" : ",") + std::string(fields) + "}"));
   if (!body) return tl::unexpected(body.error());
   return read_completion_request(*body, kLimits);
 }
@@ -111,11 +112,34 @@ TEST_CASE("a bad value is a 400 that names its field") {
 }
 
 TEST_CASE("values at the edge of their range, nulls and neutral values of later features are accepted") {
-  for (const char* fields : {"", "\"temperature\":0", "\"temperature\":2", "\"temperature\":1e-320", "\"temperature\":-0.0", "\"top_p\":1", "\"top_k\":-1",
-                             "\"top_k\":0", "\"top_k\":1000000000", "\"min_p\":0", "\"seed\":-1", "\"seed\":9223372036854775807", "\"max_tokens\":5.0",
-                             "\"max_tokens\":1000000000000", "\"stop\":null", "\"stop\":[]", "\"stop\":\"a\"", "\"logprobs\":null", "\"echo\":false",
-                             "\"best_of\":1", "\"response_format\":{\"type\":\"text\"}", "\"suffix\":null", "\"n\":128", "\"logit_bias\":{\"99\":-100}",
-                             "\"stream\":true,\"stream_options\":{}", "\"stream\":true,\"stream_options\":null", "\"user\":\"u\"", "\"metadata\":{\"a\":1}"}) {
+  for (const char* fields : {"",
+                             "\"temperature\":0",
+                             "\"temperature\":2",
+                             "\"temperature\":1e-320",
+                             "\"temperature\":-0.0",
+                             "\"top_p\":1",
+                             "\"top_k\":-1",
+                             "\"top_k\":0",
+                             "\"top_k\":1000000000",
+                             "\"min_p\":0",
+                             "\"seed\":-1",
+                             "\"seed\":9223372036854775807",
+                             "\"max_tokens\":5.0",
+                             "\"max_tokens\":1000000000000",
+                             "\"stop\":null",
+                             "\"stop\":[]",
+                             "\"stop\":\"a\"",
+                             "\"logprobs\":null",
+                             "\"echo\":false",
+                             "\"best_of\":1",
+                             "\"response_format\":{\"type\":\"text\"}",
+                             "\"suffix\":null",
+                             "\"n\":128",
+                             "\"logit_bias\":{\"99\":-100}",
+                             "\"stream\":true,\"stream_options\":{}",
+                             "\"stream\":true,\"stream_options\":null",
+                             "\"user\":\"u\"",
+                             "\"metadata\":{\"a\":1}"}) {
     CAPTURE(fields);
     auto request = completion(fields);
     if (!request) FAIL_CHECK(request.error().message);
@@ -133,9 +157,11 @@ TEST_CASE("unknown fields are ignored and listed") {
 
 TEST_CASE("a body that is not one JSON object is a 400") {
   std::string deep(100000, '[');
-  for (const std::string& body : {std::string(), std::string("{:"), std::string("{\"a\":1,}"), std::string("{} {}"), std::string("[]"), std::string("5"),
-                                  std::string("\xEF\xBB\xBF{}"), std::string("{\"a\":\"\\ud800\"}"), std::string("{\"a\":\"\xB0\xA1\"}"),
-                                  std::string("{\"a\":\"\xC0\xAF\"}"), std::string("{\"a\":1"), std::string("{\0\"\0", 4), deep}) {
+  for (const std::string& body :
+       {std::string(), std::string("{:"), std::string("{\"a\":1,}"), std::string("{} {}"), std::string("[]"),
+        std::string("5"), std::string("\xEF\xBB\xBF{}"), std::string("{\"a\":\"\\ud800\"}"),
+        std::string("{\"a\":\"\xB0\xA1\"}"), std::string("{\"a\":\"\xC0\xAF\"}"), std::string("{\"a\":1"),
+        std::string("{\0\"\0", 4), deep}) {
     CAPTURE(body.substr(0, 40));
     auto parsed = parse_body(post(body));
     REQUIRE_FALSE(parsed.has_value());
@@ -163,9 +189,20 @@ TEST_CASE("the prompt may be a string, ids, or a list of either, and nothing els
   CHECK(prompt("[\"a\",\"b\"]")->prompts.size() == 2);
   CHECK(std::get<std::vector<TokenId>>(prompt("[1,2]")->prompts.at(0)) == std::vector<TokenId>{1, 2});
   CHECK(prompt("[[1],[2,3]]")->prompts.size() == 2);
-  for (const Bad& bad : {Bad{"null", "prompt"}, {"{}", "prompt"}, {"5", "prompt"}, {"[]", "prompt"}, {"[[]]", "prompt[0]"}, {"[-1]", "prompt[0]"},
-                         {"[[-1]]", "prompt[0][0]"}, {"[100]", "prompt[0]"}, {"[1099511627776]", "prompt[0]"}, {"[1.5]", "prompt[0]"}, {"[true]", "prompt[0]"},
-                         {"[\"a\",5]", "prompt[1]"}, {"[[1],[\"a\"]]", "prompt[1][0]"}, {"[1,\"a\"]", "prompt[1]"}}) {
+  for (const Bad& bad : {Bad{"null", "prompt"},
+                         {"{}", "prompt"},
+                         {"5", "prompt"},
+                         {"[]", "prompt"},
+                         {"[[]]", "prompt[0]"},
+                         {"[-1]", "prompt[0]"},
+                         {"[[-1]]", "prompt[0][0]"},
+                         {"[100]", "prompt[0]"},
+                         {"[1099511627776]", "prompt[0]"},
+                         {"[1.5]", "prompt[0]"},
+                         {"[true]", "prompt[0]"},
+                         {"[\"a\",5]", "prompt[1]"},
+                         {"[[1],[\"a\"]]", "prompt[1][0]"},
+                         {"[1,\"a\"]", "prompt[1]"}}) {
     CAPTURE(bad.fields);
     auto request = prompt(bad.fields);
     REQUIRE_FALSE(request.has_value());
@@ -174,7 +211,8 @@ TEST_CASE("the prompt may be a string, ids, or a list of either, and nothing els
 }
 
 TEST_CASE("messages in the shapes that OpenAI accepts reach the template") {
-  auto request = chat(R"([{"role":"developer","content":"d"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"n"},
+  auto request = chat(
+      R"([{"role":"developer","content":"d"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"n"},
                           {"role":"assistant","content":null},{"role":"assistant","content":""},{"role":"user","content":"u\u0000v"}])");
   REQUIRE(request.has_value());
   const json::array& messages = request->input.messages.as_array();
@@ -188,11 +226,19 @@ TEST_CASE("messages in the shapes that OpenAI accepts reach the template") {
 }
 
 TEST_CASE("a bad message is a 400 with the path of what is wrong") {
-  for (const Bad& bad : {Bad{"[]", "messages"}, {"{}", "messages"}, {"null", "messages"}, {"[5]", "messages[0]"}, {R"([{"content":"x"}])", "messages[0].role"},
-                         {R"([{"role":"wizard","content":"x"}])", "messages[0].role"}, {R"([{"role":"user"}])", "messages[0].content"},
-                         {R"([{"role":"user","content":null}])", "messages[0].content"}, {R"([{"role":"user","content":5}])", "messages[0].content"},
-                         {R"([{"role":"user","content":[]}])", "messages[0].content"}, {R"([{"role":"user","content":[5]}])", "messages[0].content[0]"},
-                         {R"([{"role":"user","content":"x"},{"role":"user","content":[{"type":"image_url"}]}])", "messages[1].content[0].type"},
+  for (const Bad& bad : {Bad{"[]", "messages"},
+                         {"{}", "messages"},
+                         {"null", "messages"},
+                         {"[5]", "messages[0]"},
+                         {R"([{"content":"x"}])", "messages[0].role"},
+                         {R"([{"role":"wizard","content":"x"}])", "messages[0].role"},
+                         {R"([{"role":"user"}])", "messages[0].content"},
+                         {R"([{"role":"user","content":null}])", "messages[0].content"},
+                         {R"([{"role":"user","content":5}])", "messages[0].content"},
+                         {R"([{"role":"user","content":[]}])", "messages[0].content"},
+                         {R"([{"role":"user","content":[5]}])", "messages[0].content[0]"},
+                         {R"([{"role":"user","content":"x"},{"role":"user","content":[{"type":"image_url"}]}])",
+                          "messages[1].content[0].type"},
                          {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text"},
                          {R"([{"role":"user","content":"x","name":5}])", "messages[0].name"},
                          {R"([{"role":"tool","content":"x"}])", "messages[0].role"},
@@ -206,13 +252,15 @@ TEST_CASE("a bad message is a 400 with the path of what is wrong") {
 
 TEST_CASE("features of chat that are not there yet are refused by name unless the value changes nothing") {
   const char* user = R"([{"role":"user","content":"x"}])";
-  for (const char* name : {"tools", "tool_choice", "functions", "reasoning_effort", "logprobs", "top_logprobs", "continue_final_message", "documents", "chat_template"}) {
+  for (const char* name : {"tools", "tool_choice", "functions", "reasoning_effort", "logprobs", "top_logprobs",
+                           "continue_final_message", "documents", "chat_template"}) {
     CAPTURE(name);
     auto request = chat(user, fmt::format(",\"{}\":[{{}}]", name));
     REQUIRE_FALSE(request.has_value());
     CHECK(request.error().param == name);
   }
-  CHECK(chat(user, R"(,"tools":null,"tool_choice":"none","logprobs":false,"top_logprobs":0,"parallel_tool_calls":true)").has_value());
+  CHECK(chat(user, R"(,"tools":null,"tool_choice":"none","logprobs":false,"top_logprobs":0,"parallel_tool_calls":true)")
+            .has_value());
 }
 
 TEST_CASE("max_completion_tokens wins over max_tokens") {
