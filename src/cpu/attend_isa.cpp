@@ -40,16 +40,22 @@ HEDDLE_INLINE Range within_chunk(Range r, uint32_t chunk) {
   return {at_most(at_least(r.first, begin) - begin, kAttendChunk), last};
 }
 
-HEDDLE_INLINE const uint16_t* k_tile(const AttendUnit& u, uint32_t position) {
+// E: uint16_t for halves, float.
+HEDDLE_INLINE Lanes load_element(const uint16_t* p) { return load_half(p); }
+HEDDLE_INLINE Lanes load_element(const float* p) { return load(p); }
+
+template <class E>
+HEDDLE_INLINE const E* k_tile(const AttendUnit& u, uint32_t position) {
   const size_t block = u.blocks[position / u.block_size];
   const size_t inside = position % u.block_size;
-  return reinterpret_cast<const uint16_t*>(u.k + block * u.block_stride) + inside * u.head_dim;
+  return reinterpret_cast<const E*>(u.k + block * u.block_stride) + inside * u.head_dim;
 }
 
-HEDDLE_INLINE const uint16_t* v_row(const AttendUnit& u, uint32_t position) {
+template <class E>
+HEDDLE_INLINE const E* v_row(const AttendUnit& u, uint32_t position) {
   const size_t block = u.blocks[position / u.block_size];
   const size_t inside = position % u.block_size;
-  return reinterpret_cast<const uint16_t*>(u.v + block * u.block_stride) + inside * u.padded_dim;
+  return reinterpret_cast<const E*>(u.v + block * u.block_stride) + inside * u.padded_dim;
 }
 
 // A tile: `rows` adjacent rows against one chunk.
@@ -65,10 +71,10 @@ struct Tile {
 };
 
 // scores[r][16 (t + p) + lane] = q_r . k
-template <uint32_t R, uint32_t P>
+template <class E, uint32_t R, uint32_t P>
 HEDDLE_INLINE void score(const AttendUnit& u, const Tile& tile, uint32_t t) {
-  const uint16_t* k[P];
-  for (uint32_t p = 0; p < P; ++p) k[p] = k_tile(u, tile.chunk * kAttendChunk + (t + p) * kPositionTile);
+  const E* k[P];
+  for (uint32_t p = 0; p < P; ++p) k[p] = k_tile<E>(u, tile.chunk * kAttendChunk + (t + p) * kPositionTile);
   const float* q = tile.q;
   const uint32_t dim = u.head_dim;
   Lanes acc[R][P];
@@ -79,7 +85,7 @@ HEDDLE_INLINE void score(const AttendUnit& u, const Tile& tile, uint32_t t) {
   for (uint32_t d = 0; d < dim; ++d) {
     Lanes x[P];
 #pragma GCC unroll 4
-    for (uint32_t p = 0; p < P; ++p) x[p] = load_half(k[p] + size_t{d} * kPositionTile);
+    for (uint32_t p = 0; p < P; ++p) x[p] = load_element(k[p] + size_t{d} * kPositionTile);
 #pragma GCC unroll 8
     for (uint32_t r = 0; r < R; ++r) {
       const Lanes y = splat(q[r * dim + d]);
@@ -93,18 +99,18 @@ HEDDLE_INLINE void score(const AttendUnit& u, const Tile& tile, uint32_t t) {
     for (uint32_t p = 0; p < P; ++p) store(tile.scores + r * kAttendChunk + (t + p) * kPositionTile, acc[r][p]);
 }
 
-template <uint32_t R>
+template <class E, uint32_t R>
 void score_all(const AttendUnit& u, const Tile& tile) {
   constexpr uint32_t P = columns_for(R);
   uint32_t t = tile.tile_first;
-  for (; t + P <= tile.tile_last; t += P) score<R, P>(u, tile, t);
+  for (; t + P <= tile.tile_last; t += P) score<E, R, P>(u, tile, t);
   if constexpr (P > 2)
     if (t + 2 <= tile.tile_last) {
-      score<R, 2>(u, tile, t);
+      score<E, R, 2>(u, tile, t);
       t += 2;
     }
   if constexpr (P > 1)
-    for (; t < tile.tile_last; ++t) score<R, 1>(u, tile, t);
+    for (; t < tile.tile_last; ++t) score<E, R, 1>(u, tile, t);
 }
 
 // scores -> exp(score - m); m and l of each row.
@@ -161,7 +167,7 @@ HEDDLE_INLINE Lanes merge_values(Lanes big, Lanes acc, float a, float b) {
 }
 
 // For dims [16 t, 16 (t + T)): acc over the chunk, then A = fma(acc, b, A * a), or acc as it is into a partial result.
-template <uint32_t R, uint32_t T>
+template <class E, uint32_t R, uint32_t T>
 HEDDLE_INLINE void weigh(const AttendUnit& u, const Tile& tile, uint32_t t, float* values, size_t ldv, bool merge) {
   Lanes acc[R][T];
 #pragma GCC unroll 8
@@ -175,24 +181,24 @@ HEDDLE_INLINE void weigh(const AttendUnit& u, const Tile& tile, uint32_t t, floa
   const float* p = tile.scores;
   const auto some = [&](uint32_t first, uint32_t last) {
     for (uint32_t j = first; j < last; ++j) {
-      const uint16_t* v = v_row(u, tile.chunk * kAttendChunk + j) + t * 16;
+      const E* v = v_row<E>(u, tile.chunk * kAttendChunk + j) + t * 16;
 #pragma GCC unroll 8
       for (uint32_t r = 0; r < R; ++r) {
         if (j < tile.range[r].first || j >= tile.range[r].last) continue;
         const Lanes w = splat(p[r * kAttendChunk + j]);
 #pragma GCC unroll 4
-        for (uint32_t i = 0; i < T; ++i) acc[r][i] = fma(w, load_half(v + i * 16), acc[r][i]);
+        for (uint32_t i = 0; i < T; ++i) acc[r][i] = fma(w, load_element(v + i * 16), acc[r][i]);
       }
     }
   };
   some(any_first, all_first);
   for (uint32_t j = all_first; j < all_last;) {
     const uint32_t end = at_most((j / kPositionTile + 1) * kPositionTile, all_last);
-    const uint16_t* v = v_row(u, tile.chunk * kAttendChunk + j) + t * 16;
+    const E* v = v_row<E>(u, tile.chunk * kAttendChunk + j) + t * 16;
     for (; j < end; ++j, v += u.padded_dim) {
       Lanes x[T];
 #pragma GCC unroll 4
-      for (uint32_t i = 0; i < T; ++i) x[i] = load_half(v + i * 16);
+      for (uint32_t i = 0; i < T; ++i) x[i] = load_element(v + i * 16);
 #pragma GCC unroll 8
       for (uint32_t r = 0; r < R; ++r) {
         const Lanes w = splat(p[r * kAttendChunk + j]);
@@ -211,36 +217,37 @@ HEDDLE_INLINE void weigh(const AttendUnit& u, const Tile& tile, uint32_t t, floa
     }
 }
 
-template <uint32_t R>
+template <class E, uint32_t R>
 void weigh_all(const AttendUnit& u, const Tile& tile, float* values, size_t ldv, bool merge) {
   constexpr uint32_t T = columns_for(R);
   const uint32_t n = u.padded_dim / 16;
   uint32_t t = 0;
-  for (; t + T <= n; t += T) weigh<R, T>(u, tile, t, values, ldv, merge);
+  for (; t + T <= n; t += T) weigh<E, R, T>(u, tile, t, values, ldv, merge);
   if constexpr (T > 2)
     if (t + 2 <= n) {
-      weigh<R, 2>(u, tile, t, values, ldv, merge);
+      weigh<E, R, 2>(u, tile, t, values, ldv, merge);
       t += 2;
     }
   if constexpr (T > 1)
-    for (; t < n; ++t) weigh<R, 1>(u, tile, t, values, ldv, merge);
+    for (; t < n; ++t) weigh<E, R, 1>(u, tile, t, values, ldv, merge);
 }
 
 struct RowKernels {
   void (*score)(const AttendUnit&, const Tile&);
   void (*weigh)(const AttendUnit&, const Tile&, float*, size_t, bool);
 };
+template <class E>
 constexpr RowKernels kRowKernels[] = {
-    {score_all<1>, weigh_all<1>}, {score_all<2>, weigh_all<2>},
-    {score_all<3>, weigh_all<3>}, {score_all<4>, weigh_all<4>},
+    {score_all<E, 1>, weigh_all<E, 1>}, {score_all<E, 2>, weigh_all<E, 2>},
+    {score_all<E, 3>, weigh_all<E, 3>}, {score_all<E, 4>, weigh_all<E, 4>},
 #if defined(__AVX2__)
-    {score_all<5>, weigh_all<5>}, {score_all<6>, weigh_all<6>},
+    {score_all<E, 5>, weigh_all<E, 5>}, {score_all<E, 6>, weigh_all<E, 6>},
 #endif
 #if defined(__AVX512F__)
-    {score_all<7>, weigh_all<7>}, {score_all<8>, weigh_all<8>},
+    {score_all<E, 7>, weigh_all<E, 7>}, {score_all<E, 8>, weigh_all<E, 8>},
 #endif
 };
-static_assert(sizeof(kRowKernels) / sizeof(kRowKernels[0]) == kMaxRows);
+static_assert(sizeof(kRowKernels<float>) / sizeof(RowKernels) == kMaxRows);
 
 HEDDLE_INLINE void clear(float* x, size_t n, float value) {
   for (size_t i = 0; i < n; ++i) x[i] = value;
@@ -254,6 +261,7 @@ void write_out(const AttendUnit& u, uint32_t row, const float* values, float sum
   if (d < u.head_dim) store_part(out + d, div(load(values + d), l), u.head_dim - d);
 }
 
+template <class E>
 void attend(const AttendUnit& u) {
   const uint32_t rows = u.n_tokens * u.group;
   const size_t dim = u.padded_dim;
@@ -300,7 +308,7 @@ void attend(const AttendUnit& u) {
       tile.tile_first = tile.range[0].first / kPositionTile;
       tile.tile_last = (tile.range[n - 1].last + kPositionTile - 1) / kPositionTile;
       tile.q = q + size_t{row} * u.head_dim;
-      const RowKernels& kernels = kRowKernels[n - 1];
+      const RowKernels& kernels = kRowKernels<E>[n - 1];
       kernels.score(u, tile);
       softmax(tile, n);
       if (u.partial == nullptr) {
@@ -348,6 +356,6 @@ void merge(const AttendUnit& u) {
 }  // namespace
 
 extern const AttendKernels attend_kernels;
-const AttendKernels attend_kernels{attend, merge};
+const AttendKernels attend_kernels{attend<uint16_t>, attend<float>, merge};
 
 }  // namespace heddle::cpu::HEDDLE_ISA

@@ -32,7 +32,15 @@ struct RopeStoreArgs {
   uint8_t* v;
   size_t k_head_bytes, v_head_bytes, block_stride;
   uint32_t block_size;
+  bool f32;  // the cache holds floats
 };
+
+// Columns of a K tile and rows of V, as floats.
+void store_f32(const float* k, const float* v, uint32_t dim, size_t padded, float* k_column, float* v_row) {
+  for (uint32_t i = 0; i < dim; ++i) k_column[size_t{i} * 16] = k[i];
+  std::copy(v, v + dim, v_row);
+  std::fill(v_row + dim, v_row + padded, 0.0f);
+}
 
 void rope_store_row(const RopeStoreArgs& a, uint32_t row) {
   const uint32_t dim = a.head_dim;
@@ -54,6 +62,13 @@ void rope_store_row(const RopeStoreArgs& a, uint32_t row) {
   const size_t padded = (dim + 15) / 16 * 16;
   for (uint32_t h = 0; h < a.n_kv_heads; ++h) {
     turn(k + size_t{h} * dim, a.k_norm);
+    if (a.f32) {
+      store_f32(
+          k + size_t{h} * dim, v + size_t{h} * dim, dim, padded,
+          reinterpret_cast<float*>(a.k + block + h * a.k_head_bytes) + size_t{inside / 16} * 16 * dim + inside % 16,
+          reinterpret_cast<float*>(a.v + block + h * a.v_head_bytes) + inside * padded);
+      continue;
+    }
     auto* tile = reinterpret_cast<uint16_t*>(a.k + block + h * a.k_head_bytes) + size_t{inside / 16} * 16 * dim;
     a.ops->store_k(k + size_t{h} * dim, dim, tile + inside % 16);
     auto* rows = reinterpret_cast<uint16_t*>(a.v + block + h * a.v_head_bytes);
@@ -77,6 +92,7 @@ struct AttendArgs {
   float scale;
   uint32_t window;
   Isa isa;
+  void (*attend)(const AttendUnit&);
 };
 
 // Quantises the columns that a task wrote, if they are whole cells: the cells of a row lie a tile apart.
@@ -123,7 +139,7 @@ void run_attend_task(const AttendArgs& a, const AttendTask& task, Worker& worker
   if (AttendSplit* split = task.split; split != nullptr) {
     const size_t rows = size_t{task.n_tokens} * group;
     unit.partial = split->partial + (task.first_chunk - split->first_chunk) * rows * (unit.padded_dim + 16);
-    a.kernels->attend(unit);
+    a.attend(unit);
     if (split->left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     split->left.store(split->n_tasks, std::memory_order_relaxed);  // for the next layer
     unit.partial = split->partial;
@@ -131,7 +147,7 @@ void run_attend_task(const AttendArgs& a, const AttendTask& task, Worker& worker
     unit.last_chunk = split->last_chunk;
     a.kernels->merge(unit);
   } else {
-    a.kernels->attend(unit);
+    a.attend(unit);
   }
   if (a.cells != nullptr) quantise_slice(a, row, task.n_tokens, first_col, group * a.head_dim);
 }
@@ -172,6 +188,7 @@ void CpuDevice::rope_store(device::Queue&, const device::AttentionSpec& spec, co
       .v_head_bytes = kv_.v_head_bytes(spec.layer),
       .block_stride = kv_.block_stride(),
       .block_size = kv_.block_size(),
+      .f32 = options_.compute == device::Compute::f32,
   };
   const uint32_t n_chunks = (args.n_rows + args.step - 1) / args.step;
   team_.append<RopeStoreArgs>(n_chunks, args, [](const RopeStoreArgs& a, uint32_t chunk, Worker&) {
@@ -227,6 +244,7 @@ void CpuDevice::attend(device::Queue&, const device::AttentionSpec& spec, const 
       .scale = spec.scale,
       .window = spec.window,
       .isa = options_.isa,
+      .attend = options_.compute == device::Compute::f32 ? attend_.attend_f32 : attend_.attend,
   };
   team_.append<AttendArgs>(static_cast<uint32_t>(plan.chunk_end.size()), args,
                            [](const AttendArgs& a, uint32_t chunk, Worker& worker) {

@@ -72,7 +72,8 @@ uint32_t CpuDevice::rope_table(const device::RopeSpec& spec, uint32_t head_dim, 
 
 void CpuDevice::allocate_kv(std::span<const device::KvSpec> layers, uint32_t n_blocks, uint32_t block_size) {
   team_.finish();
-  kv_.allocate(layers, n_blocks, block_size);
+  kv_.allocate(layers, n_blocks, block_size,
+               options_.compute == device::Compute::f32 ? sizeof(float) : sizeof(uint16_t));
 }
 
 void CpuDevice::allocate_slots(uint32_t n_slots, uint32_t vocab_size) {

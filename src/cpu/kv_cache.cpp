@@ -10,33 +10,35 @@ constexpr size_t kLine = 64;
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-size_t k_bytes(const device::KvSpec& spec, uint32_t block_size) {
-  return round_up(size_t{block_size} * spec.head_dim * sizeof(uint16_t), kLine);
+size_t k_bytes(const device::KvSpec& spec, uint32_t block_size, uint32_t element_bytes) {
+  return round_up(size_t{block_size} * spec.head_dim * element_bytes, kLine);
 }
 
-size_t v_bytes(const device::KvSpec& spec, uint32_t block_size) {
-  return round_up(block_size * round_up(spec.head_dim, 16) * sizeof(uint16_t), kLine);
+size_t v_bytes(const device::KvSpec& spec, uint32_t block_size, uint32_t element_bytes) {
+  return round_up(block_size * round_up(spec.head_dim, 16) * element_bytes, kLine);
 }
 
 }  // namespace
 
-size_t KvCache::block_bytes(std::span<const device::KvSpec> layers, uint32_t block_size) {
+size_t KvCache::block_bytes(std::span<const device::KvSpec> layers, uint32_t block_size, uint32_t element_bytes) {
   size_t bytes = 0;
   for (const device::KvSpec& spec : layers)
-    bytes += spec.n_kv_heads * (k_bytes(spec, block_size) + v_bytes(spec, block_size));
+    bytes += spec.n_kv_heads * (k_bytes(spec, block_size, element_bytes) + v_bytes(spec, block_size, element_bytes));
   // Blocks that lie a multiple of 4 KiB apart would fight for the same cache sets: an odd number of lines spreads them.
   return round_up(bytes, 2 * kLine) + kLine;
 }
 
-void KvCache::allocate(std::span<const device::KvSpec> layers, uint32_t n_blocks, uint32_t block_size) {
+void KvCache::allocate(std::span<const device::KvSpec> layers, uint32_t n_blocks, uint32_t block_size,
+                       uint32_t element_bytes) {
+  HEDDLE_CHECK(element_bytes == sizeof(uint16_t) || element_bytes == sizeof(float));
   HEDDLE_CHECK(block_size > 0 && block_size % kPositionTile == 0);
   block_size_ = block_size;
-  block_stride_ = block_bytes(layers, block_size);
+  block_stride_ = block_bytes(layers, block_size, element_bytes);
   layers_.clear();
   size_t at = 0;
   for (const device::KvSpec& spec : layers) {
     HEDDLE_CHECK(spec.n_kv_heads > 0 && spec.head_dim > 0 && spec.head_dim % 2 == 0);
-    Layer layer{spec, at, k_bytes(spec, block_size), 0, v_bytes(spec, block_size)};
+    Layer layer{spec, at, k_bytes(spec, block_size, element_bytes), 0, v_bytes(spec, block_size, element_bytes)};
     layer.v_offset = at + spec.n_kv_heads * layer.k_bytes;
     at = layer.v_offset + spec.n_kv_heads * layer.v_bytes;
     layers_.push_back(layer);

@@ -1,8 +1,9 @@
 #pragma once
-// The paged KV cache of all layers, as halves. A block holds `block_size` positions (a multiple of 16) of every layer:
+// The paged KV cache of all layers, as halves (as floats for Compute::f32, the reference). A block holds `block_size`
+// positions (a multiple of 16) of every layer:
 //     [layer][kv head] K tiles: [block_size / 16][head_dim][16 positions]
 //     [layer][kv head] V:       [block_size][head_dim rounded up to 16]
-// so a step's store is a transposition of single halves, and neither product of attention needs a horizontal sum. A
+// so a step's store is a transposition of single values, and neither product of attention needs a horizontal sum. A
 // block of all layers is contiguous: memory is touched as blocks are first used, a sequence at a time. Blocks are not
 // cleared: what a former owner left, NaN too, is removed by select. Owner: the device. Written by rope_store, read by
 // attend.
@@ -18,10 +19,12 @@ namespace heddle::cpu {
 
 class KvCache {
  public:
-  void allocate(std::span<const device::KvSpec> layers, uint32_t n_blocks, uint32_t block_size);
+  // element_bytes: 2 (halves) or 4 (floats).
+  void allocate(std::span<const device::KvSpec> layers, uint32_t n_blocks, uint32_t block_size,
+                uint32_t element_bytes = 2);
 
   // Bytes of a block of these layers; what allocate() takes for each.
-  static size_t block_bytes(std::span<const device::KvSpec> layers, uint32_t block_size);
+  static size_t block_bytes(std::span<const device::KvSpec> layers, uint32_t block_size, uint32_t element_bytes = 2);
 
   uint32_t block_size() const { return block_size_; }
   size_t block_stride() const { return block_stride_; }

@@ -42,7 +42,8 @@ MemoryNeed memory_need(const GgufSet& files, const ModelConfig& config, const de
     const uint64_t elements = uint64_t{tensor.rows()} * tensor.cols();
     need.weights += compute == device::Compute::f32 ? elements * sizeof(float) : tensor.data().size();
   });
-  need.kv_per_token = uint64_t{2} * sizeof(uint16_t) * config.kv_size() * config.n_layers;
+  const uint64_t element = compute == device::Compute::f32 ? sizeof(float) : sizeof(uint16_t);
+  need.kv_per_token = 2 * element * config.kv_size() * config.n_layers;
   need.activations = activation_bytes(config, device, max_rows, max_head_rows);
   return need;
 }

@@ -44,7 +44,7 @@ Result<std::unique_ptr<Model>> load_model(const GgufSet& files, const ModelConfi
 // What a model will take, by arithmetic, before anything is loaded.
 struct MemoryNeed {
   uint64_t weights = 0;       // packed; about the file's bytes, or four bytes a weight with Compute::f32
-  uint64_t kv_per_token = 0;  // all layers, f16
+  uint64_t kv_per_token = 0;  // all layers; f16, or f32 with Compute::f32
   uint64_t activations = 0;   // the arena: max_rows rows, max_head_rows of them with logits
 };
 MemoryNeed memory_need(const GgufSet& files, const ModelConfig& config, const device::Device& device,

@@ -30,8 +30,9 @@ using Schedule = std::vector<std::vector<StepRows>>;
 struct RunOptions {
   Isa isa = Isa::scalar;
   uint32_t helpers = 0;
-  uint32_t block_seed = 1;       // where blocks lie
-  uint16_t stale_half = 0x7e00;  // what a former owner left in all of them: NaN
+  uint32_t block_seed = 1;                               // where blocks lie
+  uint16_t stale_half = 0x7e00;                          // what a former owner left in all of them: NaN
+  device::Compute compute = device::Compute::automatic;  // f32: K and V are floats
 };
 
 // The qkv row of a position: a function of sequence and position alone.
@@ -83,7 +84,7 @@ inline AttentionResult run_attention(const AttentionShape& shape, const std::vec
                                      const Schedule& schedule, const RunOptions& options) {
   FakeLoop loop;
   Team team(loop, {.helpers = options.helpers, .loop_is_member = true});
-  CpuDevice device(team, {.isa = options.isa, .compute = {}, .threads_why = {}});
+  CpuDevice device(team, {.isa = options.isa, .compute = options.compute, .threads_why = {}});
   // Two layers, so that the one under test does not begin at a block's first byte.
   const std::vector<device::KvSpec> layers(2, {shape.n_kv_heads, shape.head_dim, shape.window});
   std::vector<uint32_t> n_blocks;

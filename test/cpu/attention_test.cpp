@@ -25,9 +25,10 @@ std::string name_of(const AttentionShape& s) {
                      s.block_size, s.qk_norm);
 }
 
-// Attention of the whole sequence in double, from the inputs that the device had: K and V as halves.
+// Attention of the whole sequence in double, from the inputs that the device had: K and V as halves, or as they are.
 std::vector<double> naive(const AttentionShape& shape, uint32_t length, const std::vector<float>& rotated_q,
-                          const std::vector<std::vector<float>>& rotated_k) {
+                          const std::vector<std::vector<float>>& rotated_k, bool halves = true) {
+  const auto kept = [&](float x) { return halves ? f16_to_f32(f32_to_f16(x)) : x; };
   const uint32_t dim = shape.head_dim, group = shape.n_heads / shape.n_kv_heads;
   std::vector<double> out(size_t{length} * shape.q_size());
   std::vector<std::vector<float>> rows;
@@ -41,7 +42,7 @@ std::vector<double> naive(const AttentionShape& shape, uint32_t length, const st
       double top = -1e300, sum = 0;
       for (uint32_t j = first; j <= p; ++j) {
         double s = 0;
-        for (uint32_t d = 0; d < dim; ++d) s += double{q[d]} * f16_to_f32(f32_to_f16(rotated_k[j][kv * dim + d]));
+        for (uint32_t d = 0; d < dim; ++d) s += double{q[d]} * double{kept(rotated_k[j][kv * dim + d])};
         score[j - first] = s / std::sqrt(double{static_cast<float>(dim)});
         top = std::max(top, score[j - first]);
       }
@@ -50,7 +51,7 @@ std::vector<double> naive(const AttentionShape& shape, uint32_t length, const st
         double value = 0;
         for (uint32_t j = first; j <= p; ++j) {
           const float v = rows[j][(shape.n_heads + shape.n_kv_heads + kv) * dim + d];
-          value += score[j - first] * f16_to_f32(f32_to_f16(v));
+          value += score[j - first] * double{kept(v)};
         }
         out[(size_t{p} * shape.n_heads + h) * dim + d] = value / sum;
       }
@@ -103,6 +104,28 @@ TEST_CASE("scalar attention is within 1e-3 of the formula in double, windows and
     double worst = 0;
     for (size_t i = 0; i < expected.size(); ++i) worst = std::max(worst, std::abs(result.out[0][i] - expected[i]));
     CHECK(worst < 1e-3);
+  }
+}
+
+TEST_CASE("for compute f32 the cache holds floats: within 1e-5 of the formula in double, the same bits everywhere") {
+  for (const AttentionShape& shape : kShapes) {
+    CAPTURE(name_of(shape));
+    const uint32_t length = 300;
+    const RunOptions scalar{.compute = device::Compute::f32};
+    const auto result = run_attention(shape, {length}, chunked({length}, length), scalar);
+    std::vector<std::vector<float>> keys;
+    for (uint32_t p = 0; p < length; ++p) keys.push_back(turned(shape, p, true));
+    const auto expected = naive(shape, length, result.q[0], keys, false);
+    double worst = 0;
+    for (size_t i = 0; i < expected.size(); ++i) worst = std::max(worst, std::abs(result.out[0][i] - expected[i]));
+    CHECK(worst < 1e-5);
+    for (const Isa isa : available_isas()) {
+      CAPTURE(isa_name(isa));
+      for (const uint16_t stale : {uint16_t{0}, uint16_t{0x7fff}})  // 0x7fff7fff is a NaN of floats too
+        CHECK(run_attention(shape, {length}, chunked({length}, 37),
+                            {.isa = isa, .helpers = 1, .stale_half = stale, .compute = device::Compute::f32}) ==
+              result);
+    }
   }
 }
 

@@ -131,7 +131,9 @@ TEST_CASE("the memory need is arithmetic over the file and the configuration") {
   CHECK(need.weights == files->tensor_bytes());
   CHECK(need.kv_per_token == 2 * 2 * 3 * 64 * 30);
   CHECK(need.activations == activation_bytes(*config, device, 512, 128));
-  CHECK(memory_need(*files, *config, device, device::Compute::f32, 512, 128).weights == uint64_t{134515008} * 4);
+  const MemoryNeed f32 = memory_need(*files, *config, device, device::Compute::f32, 512, 128);
+  CHECK(f32.weights == uint64_t{134515008} * 4);
+  CHECK(f32.kv_per_token == 2 * need.kv_per_token);
 }
 
 }  // namespace
