@@ -80,6 +80,7 @@ class EngineBench {
   StubRunner* runner = nullptr;
   std::shared_ptr<CallTrace> trace = std::make_shared<CallTrace>();
   bool running = false;
+  bool traced = true;
 
   explicit EngineBench(uint32_t depth = 1, uint32_t n_blocks = 64, uint32_t block_size = 16) {
     config.scheduler.n_blocks = n_blocks;
@@ -92,7 +93,7 @@ class EngineBench {
     stub.n_blocks = config.scheduler.n_blocks;
     stub.block_size = config.scheduler.block_size;
     stub.pipeline_depth = config.pipeline_depth;
-    stub.trace = trace;
+    if (traced) stub.trace = trace;
     auto owned = std::make_unique<StubRunner>(stub);
     runner = owned.get();
     engine = std::make_unique<Engine>(config, std::move(owned), tokenizer);

@@ -26,10 +26,11 @@ class AllocationCounter {
 
 }  // namespace heddle
 
-void* operator new(size_t size) {
+// Not inlined: the compiler would see free() on what it takes for the standard operator new.
+[[gnu::noinline]] void* operator new(size_t size) {
   if (heddle::counting_allocations) ++heddle::counted_allocations;
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
