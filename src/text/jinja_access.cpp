@@ -189,6 +189,7 @@ Value attribute(Runtime& rt, const Value& object, std::string_view name) {
 
 Value attribute_only(Runtime& rt, const Value& object, std::string_view name) {
   if (!rt.ok()) return {};
+  if (object.is_undefined()) return rt.fail_undefined(object);
   return own_attribute(rt, object, name).value_or(missing(object, name));
 }
 

@@ -163,7 +163,7 @@ class BraceFormatter {
     if (at < text.size() && std::string_view("+- ").find(text[at]) != std::string_view::npos) layout.sign = text[at++];
     if (at < text.size() && text[at] == '#') layout.alternate = true, ++at;
     if (at < text.size() && text[at] == '0') {
-      if (layout.align == 0) layout.align = '=', layout.fill = "0";
+      if (layout.align == 0) layout.align = '=', layout.fill.assign(1, '0');
       ++at;
     }
     layout.width = digits_at(text, at).value_or(0);

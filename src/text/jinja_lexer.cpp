@@ -137,7 +137,7 @@ class Lexer {
       data(open, sign, true);
       return finish(close);
     }
-    error_ = "missing end of raw block";
+    if (at_ < text_.size()) error_ = "missing end of raw block";
   }
 
   void comment() {
@@ -146,7 +146,7 @@ class Lexer {
       const char before = at > at_ ? text_[at - 1] : '\0';
       return finish(tag_end(before == '-' || before == '+' ? at - 1 : at, "#}", true));
     }
-    error_ = "missing end of comment";
+    if (at_ < text_.size()) error_ = "missing end of comment";  // Jinja2 lets an empty one go
   }
 
   // The end of a closing tag at `at`, with the white space that it swallows; 0 if there is none.

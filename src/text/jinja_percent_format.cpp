@@ -29,7 +29,10 @@ class PercentFormatter {
       field(at);
     }
     const bool tuple = values_.is(Kind::list) && values_.list().flavour == List::Flavour::tuple;
-    const bool all = values_.is(Kind::dict) || next_ >= (tuple ? values_.list().items.size() : 1);
+    // Python takes anything with subscripts but strings and tuples for a mapping, which may have values to spare.
+    const bool mapping = values_.is(Kind::dict) || values_.is_undefined() ||
+                         (values_.is(Kind::list) && !tuple && values_.list().indexable());
+    const bool all = mapping || next_ >= (tuple ? values_.list().items.size() : 1);
     if (rt_.ok() && !all) rt_.fail("not all arguments converted during string formatting");
     return std::move(out_);
   }
@@ -130,7 +133,7 @@ class PercentFormatter {
       case 'G':
         if (!value.is_number()) break;
         layout.align = left ? '<' : zero ? '=' : '>';
-        if (zero && !left) layout.fill = "0";
+        if (zero && !left) layout.fill.assign(1, '0');
         return out_.append(format_number(rt_, value, layout));
       default:
         return fail(fmt::format("unsupported format character '{}'", layout.type));
@@ -145,7 +148,7 @@ class PercentFormatter {
   // The precision of an integer is its least number of digits.
   TracedText integer(const Value& value, FieldLayout layout, bool left, bool zero) {
     layout.align = left ? '<' : zero ? '=' : '>';
-    if (zero && !left) layout.fill = "0";
+    if (zero && !left) layout.fill.assign(1, '0');
     if (layout.precision < 0) return format_number(rt_, value, layout);
     bool negative = false;
     std::string digits = number_text(value, layout, negative).value_or("");

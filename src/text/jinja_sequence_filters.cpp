@@ -121,12 +121,14 @@ Value items(Runtime& rt, const Value& input, const Arguments& arguments) {
   return rt.iterator(std::move(pairs));
 }
 
-// Stable, as Python's sorted(), keys worked out once.
+// Stable, as Python's sorted(), keys worked out once. Lists of keys order by their first difference, as Python's lists
+// do, so equal keys need no order of their own; a single key is compared directly, and equal ones must have an order.
 std::vector<Value> sorted(Runtime& rt, std::vector<Value> values, const std::vector<std::vector<Value>>& keys,
-                          bool reverse) {
+                          bool reverse, bool direct) {
   std::vector<std::size_t> order(values.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   const auto before = [&](std::size_t a, std::size_t b) {
+    if (direct) return less(rt, keys[a][0], keys[b][0]);
     for (std::size_t k = 0; k < keys[a].size(); ++k) {
       if (!rt.charge_comparison(keys[a][k], keys[b][k])) return false;
       if (!equal(keys[a][k], keys[b][k])) return less(rt, keys[a][k], keys[b][k]);
@@ -160,7 +162,7 @@ Value sort(Runtime& rt, const Value& input, const Arguments& arguments) {
     }
   }
   if (!rt.ok()) return {};
-  return rt.list(sorted(rt, std::move(values), keys, bound.flag(0, false)), input.from_request());
+  return rt.list(sorted(rt, std::move(values), keys, bound.flag(0, false), false), input.from_request());
 }
 
 Value dict_sort(Runtime& rt, const Value& input, const Arguments& arguments) {
@@ -178,7 +180,7 @@ Value dict_sort(Runtime& rt, const Value& input, const Arguments& arguments) {
     keys.push_back({bound.flag(0, false) ? part : ignoring_case(rt, part)});
   }
   if (!rt.ok()) return {};
-  return rt.list(sorted(rt, std::move(pairs), keys, bound.flag(2, false)), input.from_request());
+  return rt.list(sorted(rt, std::move(pairs), keys, bound.flag(2, false), true), input.from_request());
 }
 
 // Values seen so far, by Python's equality.
@@ -240,6 +242,7 @@ Value sum(Runtime& rt, const Value& input, const Arguments& arguments) {
   const Bound bound(rt, "sum", arguments, {"attribute", "start"});
   const Path path = bound.given(0) ? Path(rt, bound[0]) : Path();
   Value total = bound.has(1) ? bound[1] : Value::integer(0);
+  if (total.is_string()) return rt.fail("sum: strings can't be summed, use join");
   for (const Value& value : iterate(rt, input)) {
     if (!rt.step()) return {};
     total = arithmetic(rt, Operator::add, total, path.of(rt, value));
@@ -342,7 +345,7 @@ Value group_by(Runtime& rt, const Value& input, const Arguments& arguments) {
   std::vector<std::vector<Value>> keys;
   for (const Value& value : values) keys.push_back({folded(value)});
   if (!rt.ok()) return {};
-  values = sorted(rt, std::move(values), keys, false);
+  values = sorted(rt, std::move(values), keys, false, true);
   std::vector<Value> groups;
   for (std::size_t begin = 0; begin < values.size() && rt.ok();) {
     const Value key = folded(values[begin]);

@@ -105,10 +105,12 @@ Value truncate(Runtime& rt, const Value& input, const Arguments& arguments) {
   const TracedText end = bound.text(2, "...");
   const long leeway = bound.given(3) ? bound.integer(3, 5) : 5;
   if (!rt.ok()) return {};
-  if (!input.is_string()) return rt.fail(fmt::format("truncate: expected a string, not {}", type_name(input)));
+  const std::optional<std::size_t> size = jinja::length(input);
+  if (!size) return rt.fail(fmt::format("truncate: expected a string, not {}", type_name(input)));
   const auto end_length = static_cast<long>(pystr::length(end.bytes()));
   if (length < end_length || leeway < 0) return rt.fail("truncate: the length is shorter than the end mark");
-  if (static_cast<long>(input.string().length) <= length + leeway) return input;
+  if (static_cast<long>(*size) <= length + leeway) return input;
+  if (!input.is_string()) return rt.fail(fmt::format("truncate: expected a string, not {}", type_name(input)));
   const std::string_view bytes = input.bytes();
   std::size_t cut = pystr::offset(bytes, static_cast<std::size_t>(length - end_length));
   if (!bound.flag(1, false)) {
