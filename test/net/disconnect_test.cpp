@@ -70,6 +70,23 @@ TEST_CASE("half a close ends a request without an answer, and not a stream") {
   CHECK(server.on_loop([&] { return second->n_gone; }) == 0);
 }
 
+TEST_CASE("a request that comes to its turn after its client has sent the end is dropped too") {
+  TestServer server;
+  TestClient client(server.port);
+  client.get("/stream");
+  const auto first = server.wait_held(0);
+  server.on_loop([&] { first->sink->start_stream(200, "text/plain"); });
+  client.get("/hello");
+  client.get("/held");
+  client.shutdown_write();
+  server.on_loop([&] { first->sink->end(); });
+  CHECK(client.read().status == 200);
+  CHECK(client.read().body == "hello");  // answered on the spot
+  const auto second = server.wait_held(1);
+  CHECK(server.wait_gone(second) == api::Gone::disconnected);
+  CHECK(client.at_end());
+}
+
 TEST_CASE("a reset in mid-stream is noticed without a write, after half a close too") {
   TestServer server;
   for (const bool half_closed : {false, true}) {

@@ -48,6 +48,24 @@ TEST_CASE("a thousand pipelined requests in one piece are all answered") {
   CHECK(n == 1000);
 }
 
+TEST_CASE("more pipelined requests than are kept are all answered once the first one is") {
+  TestServer server;
+  TestClient client(server.port);
+  client.get("/first");
+  const auto held = server.wait_held(0);
+  std::string many;
+  for (int i = 0; i < 5000; ++i) many += "GET /hello HTTP/1.1\r\nHost: t\r\n\r\n";
+  REQUIRE(many.size() > 2 * 64 * 1024);
+  std::thread sender([&] { client.send(many); });
+  CHECK(eventually([&] { return server.counters().bytes_in >= 64 * 1024; }));
+  server.on_loop([&] { held->sink->reply({200, "text/plain", "first", {}}); });
+  CHECK(client.read().body == "first");
+  int n = 0;
+  while (n < 5000 && client.read().status == 200) ++n;
+  sender.join();
+  CHECK(n == 5000);
+}
+
 TEST_CASE("bodies come in whole: with a length, chunked, large, and after 100-continue") {
   TestServer server;
   TestClient client(server.port);
@@ -143,6 +161,22 @@ TEST_CASE("a body over the limit is 413, which reaches a client that is still se
   TestClient exact(server.port);
   exact.post("/echo", std::string(100'000, 'x'));
   CHECK(exact.read().body.size() == 100'000);
+}
+
+TEST_CASE("a client that goes on sending after its last answer is not reset while it does") {
+  TestServer server;
+  TestClient client(server.port);
+  client.send("POST /refused HTTP/1.1\r\nHost: t\r\nContent-Length: 600000\r\n\r\n");
+  CHECK(client.read().status == 401);
+  const std::string piece(1000, 'x');
+  bool sent = true;
+  for (int i = 0; i < 600; ++i) sent = client.send(piece) && sent;
+  CHECK(sent);
+  // Its bytes are taken and thrown away, not left to fill the kernel.
+  CHECK(eventually([&] { return server.counters().bytes_in >= 600'000; }));
+  client.shutdown_write();
+  CHECK(client.at_end());
+  CHECK(server.wait_open(0));
 }
 
 TEST_CASE("a refused request is answered before its body, and the connection goes on after a small one") {
