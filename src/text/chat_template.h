@@ -47,12 +47,12 @@ struct Rendered {
 };
 
 struct TemplateLimits {
-  std::uint64_t max_steps = 20'000'000;               // nodes evaluated plus elements handled in one render
-  std::uint64_t max_bytes = 512ull << 20;             // bytes of all strings made in one render
-  std::size_t max_output_bytes = 64ull << 20;         // of the rendered text
-  std::size_t max_string_bytes = 64ull << 20;         // of one string
-  int max_depth = 200;                                // nested blocks, brackets, operators and containers
-  int max_recursion = 1500;                           // nodes being evaluated inside each other, through macro calls
+  std::uint64_t max_steps = 20'000'000;        // nodes evaluated plus elements handled in one render
+  std::uint64_t max_bytes = 512ull << 20;      // bytes of all strings made in one render
+  std::size_t max_output_bytes = 64ull << 20;  // of the rendered text
+  std::size_t max_string_bytes = 64ull << 20;  // of one string
+  int max_depth = 200;                         // nested blocks, brackets, operators and containers
+  int max_recursion = 1500;  // nodes being evaluated inside each other, through macro calls; takes under 1 MiB of stack
   std::size_t max_source_bytes = 4ull << 20;          // of the template
   static constexpr std::int64_t max_range = 100'000;  // elements of range(), as in Jinja2's sandbox
 };

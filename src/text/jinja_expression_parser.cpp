@@ -431,7 +431,7 @@ std::unique_ptr<CallSyntax> ExpressionParser::call_arguments(Expression& owner) 
 
 std::string ExpressionParser::dotted_name() {
   std::string name = in_.expect_any_name();
-  while (in_.ok() && in_.skip_op(".")) name += "." + in_.expect_any_name();
+  while (in_.ok() && in_.skip_op(".")) name.append(1, '.').append(in_.expect_any_name());
   return name;
 }
 

@@ -343,6 +343,7 @@ Value group_by(Runtime& rt, const Value& input, const Arguments& arguments) {
   };
   std::vector<Value> values = iterate(rt, input);
   std::vector<std::vector<Value>> keys;
+  keys.reserve(values.size());
   for (const Value& value : values) keys.push_back({folded(value)});
   if (!rt.ok()) return {};
   values = sorted(rt, std::move(values), keys, false, true);

@@ -58,7 +58,7 @@ class TokenStream {
         return "'}}'";
       case TokenKind::name:
       case TokenKind::op:
-        return "'" + current().text + "'";
+        return fmt::format("'{}'", current().text);
       case TokenKind::string:
         return "a string";
       case TokenKind::number:

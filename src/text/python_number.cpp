@@ -60,16 +60,16 @@ std::string float_text(double value) {
   int exponent = 0;
   const std::string_view power = text.substr(e + 1);
   std::from_chars(power.data() + (power.front() == '+' ? 1 : 0), power.data() + power.size(), exponent);
-  const int n = static_cast<int>(digits.size());
+  const std::size_t n = digits.size();
   if (exponent < -4 || exponent >= 16) {
     out += digits[0];
     if (n > 1) out += '.' + digits.substr(1);
     return out + fmt::format("e{}{:02d}", exponent < 0 ? '-' : '+', std::abs(exponent));
   }
-  if (exponent < 0) return out + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
-  if (n <= exponent + 1) return out + digits + std::string(static_cast<std::size_t>(exponent + 1 - n), '0') + ".0";
-  return out + digits.substr(0, static_cast<std::size_t>(exponent + 1)) + '.' +
-         digits.substr(static_cast<std::size_t>(exponent + 1));
+  const auto places = static_cast<std::size_t>(std::abs(exponent));
+  if (exponent < 0) return out + "0." + std::string(places - 1, '0') + digits;
+  if (n <= places + 1) return out + digits + std::string(places + 1 - n, '0') + ".0";
+  return out + digits.substr(0, places + 1) + '.' + digits.substr(places + 1);
 }
 
 std::string fixed_text(double value, int precision, char conversion) {

@@ -65,7 +65,8 @@ TEST_CASE("the templates of eight model families render as in Jinja2") {
     const std::string source = template_source(name, file);
     for (const auto& [title, given] : cases) {
       CAPTURE(name);
-      CAPTURE(std::string(title));
+      const std::string case_name(title);
+      CAPTURE(case_name);
       const auto variables =
           variables_of(given.as_object(), file.at("bos_token").as_string(), file.at("eos_token").as_string());
       CHECK(json::serialize(render_raw(source, variables)) == json::serialize(file.at("outputs").at(title)));
@@ -80,8 +81,10 @@ TEST_CASE("every other public template at hand renders as in Jinja2") {
   for (const auto& [file, expected] : digests) {
     const std::string source = slurp(std::filesystem::path(HEDDLE_SOURCE_DIR) / "models/templates" / std::string(file));
     for (const auto& [title, given] : cases) {
-      CAPTURE(std::string(file));
-      CAPTURE(std::string(title));
+      const std::string file_name(file);
+      CAPTURE(file_name);
+      const std::string case_name(title);
+      CAPTURE(case_name);
       const json::value output = render_raw(source, variables_of(given.as_object(), "<s>", "</s>"));
       CHECK(fnv1a(output) == std::string(expected.at(title).as_string()));
     }
