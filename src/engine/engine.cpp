@@ -97,14 +97,16 @@ void Engine::Impl::open(Request request, std::shared_ptr<OutputSink> sink) {
     sequence.id = SeqId(next_seq_id_++);
     sequence.n_prompt = live->usage.n_prompt;
     sequence.n_limit = sched::limit_of(sequence.n_prompt, r.max_tokens, config_.scheduler);
-    sequence.tokens = r.prompt;
+    if (i + 1 < r.n)
+      sequence.tokens = r.prompt;
+    else
+      sequence.tokens = std::move(live->request.prompt);
     sequence.domain = domain;
     sequence.sampling = &one.sampling;
     sequence.owner = &one;
     outputs_.open(one);
     scheduler_.add(sequence);
   }
-  live->request.prompt = {};  // the sequences have it
   const std::string& id = live->request.id;
   live_.emplace(id, std::move(live));
 }

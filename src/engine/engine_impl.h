@@ -57,9 +57,11 @@ struct Engine::Impl {
   Snapshot counts_;  // the counters of it; gauges are read at snapshot()
   MonotonicTime last_step_{};
 
-  std::optional<boost::asio::steady_timer> idle_;  // never expires: a condition that wake() signals
-  bool woken_ = false;                             // something changed since the last turn began
-  std::thread::id loop_thread_;                    // set when run() starts
+  // Lives in run()'s frame, which the loop may destroy after this object: a condition that wake() signals by cancelling
+  // it.
+  boost::asio::steady_timer* idle_ = nullptr;
+  bool woken_ = false;           // something changed since the last turn began
+  std::thread::id loop_thread_;  // set when run() starts
 };
 
 }  // namespace heddle::engine

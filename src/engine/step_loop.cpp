@@ -25,7 +25,8 @@ namespace asio = boost::asio;
 asio::awaitable<void> Engine::Impl::run() {
   const auto executor = co_await asio::this_coro::executor;
   loop_thread_ = std::this_thread::get_id();
-  idle_.emplace(executor, asio::steady_timer::time_point::max());
+  asio::steady_timer idle(executor, asio::steady_timer::time_point::max());
+  idle_ = &idle;
   for (;;) {
     woken_ = false;
     fill();
@@ -37,7 +38,7 @@ asio::awaitable<void> Engine::Impl::run() {
     if (pipeline_.empty()) {
       if (woken_ || fail_stuck_head()) continue;
       if (phase_ == Phase::stopping && live_.empty()) break;
-      co_await idle_->async_wait(asio::as_tuple(asio::use_awaitable));
+      co_await idle.async_wait(asio::as_tuple(asio::use_awaitable));
       continue;
     }
     co_await asio::post(asio::use_awaitable);  // a runner that is done at once must not starve the rest of the loop
@@ -47,7 +48,7 @@ asio::awaitable<void> Engine::Impl::run() {
     else
       take_back(result.error());
   }
-  idle_.reset();
+  idle_ = nullptr;
 }
 
 void Engine::Impl::fill() {

@@ -9,7 +9,7 @@ namespace heddle::sched {
 
 Scheduler::Scheduler(Config config, BlockHash hash) : config_(std::move(config)), kv_(config_, hash) {
   const Result<void> valid = validate(config_);
-  HEDDLE_CHECK(valid.has_value());
+  if (!valid) check_failed(__FILE__, __LINE__, "valid configuration", valid.error().message);
   running_.reserve(config_.max_num_seqs);
   retiring_.reserve(config_.max_num_seqs);
   retired_.reserve(config_.max_num_seqs);
@@ -86,7 +86,7 @@ void Scheduler::preempt(Sequence& victim) {
 }
 
 void Scheduler::admit(StepPlan& plan, uint32_t& budget, MonotonicTime now) {
-  if (waiting_.empty()) return;
+  if (waiting_.empty() || free_slots_.empty() || budget == 0) return;
   uint32_t promised = 0;
   for (const Sequence* s : running_) promised += n_promised(*s);
   while (budget > 0 && !waiting_.empty() && !free_slots_.empty()) {
@@ -94,6 +94,7 @@ void Scheduler::admit(StepPlan& plan, uint32_t& budget, MonotonicTime now) {
     // Its token in flight comes first: computing it again now would give that token twice. It still goes first, since
     // the step in flight ends soon and those behind it would take the blocks that it needs.
     if (s.n_in_flight > 0) return;
+    if (kv_.pool().n_free() <= promised) return;  // one block at least is always new: do not walk a long prefix in vain
     const KvCache::Hit hit = kv_.find_prefix(s);
     const auto n_hit = static_cast<uint32_t>(hit.blocks.size());
     const uint32_t n_needed = kv_.blocks_for_positions(s.n_known()) - n_hit;
