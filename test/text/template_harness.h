@@ -33,13 +33,16 @@ inline boost::json::object golden(const std::string& name) { return boost::json:
 
 // 3 February 2026 in local time, as in tools/make_template_goldens.py.
 inline std::chrono::system_clock::time_point golden_day() {
-  std::tm day{};
-  day.tm_year = 126;
-  day.tm_mon = 1;
-  day.tm_mday = 3;
-  day.tm_hour = 15;
-  day.tm_isdst = -1;
-  return std::chrono::system_clock::from_time_t(std::mktime(&day));
+  static const auto day = [] {
+    std::tm parts{};
+    parts.tm_year = 126;
+    parts.tm_mon = 1;
+    parts.tm_mday = 3;
+    parts.tm_hour = 15;
+    parts.tm_isdst = -1;
+    return std::chrono::system_clock::from_time_t(std::mktime(&parts));
+  }();
+  return day;
 }
 
 // As goldens write an outcome: the text, {"raised": message} or {"failed": true}.
