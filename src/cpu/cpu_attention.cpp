@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "cpu/act_quant.h"
 #include "cpu/cpu_device.h"
 #include "cpu/grain.h"
+#include "cpu/quantise_columns.h"
 
 namespace heddle::cpu {
 namespace {
@@ -95,18 +95,6 @@ struct AttendArgs {
   void (*attend)(const AttendUnit&);
 };
 
-// Quantises the columns that a task wrote, if they are whole cells: the cells of a row lie a tile apart.
-void quantise_slice(const AttendArgs& a, uint32_t first_row, uint32_t n_rows, uint32_t first_col, uint32_t n_cols) {
-  const uint32_t width = a.n_heads * a.head_dim;
-  for (uint32_t done = 0; done < n_rows;) {
-    const uint32_t row = first_row + done, in_tile = row % kTileRows;
-    const uint32_t n = std::min(n_rows - done, kTileRows - in_tile);
-    ActCell* cells = a.cells + act_index(row - in_tile, first_col / kCellValues, width / kCellValues);
-    quantise_rows(a.isa, a.out + size_t{row} * width + first_col, width, n_cols, in_tile, in_tile + n, cells);
-    done += n;
-  }
-}
-
 void run_attend_task(const AttendArgs& a, const AttendTask& task, Worker& worker) {
   const device::BatchSeq& seq = a.seqs[task.seq];
   const uint32_t group = a.n_heads / a.n_kv_heads;
@@ -149,7 +137,9 @@ void run_attend_task(const AttendArgs& a, const AttendTask& task, Worker& worker
   } else {
     a.attend(unit);
   }
-  if (a.cells != nullptr) quantise_slice(a, row, task.n_tokens, first_col, group * a.head_dim);
+  if (a.cells != nullptr)
+    quantise_columns(a.isa, a.out, a.n_heads * a.head_dim, row, row + task.n_tokens, first_col,
+                     first_col + group * a.head_dim, a.cells);
 }
 
 }  // namespace
@@ -163,6 +153,7 @@ void CpuDevice::rope_store(device::Queue&, const device::AttentionSpec& spec, co
   HEDDLE_CHECK_OP(qkv.rows, ==, batch.n_rows);
   HEDDLE_CHECK(spec.q_norm.size == 0 || spec.q_norm.size == spec.head_dim);
   HEDDLE_CHECK(spec.k_norm.size == 0 || spec.k_norm.size == spec.head_dim);
+  flush();
   overwritten(qkv);
   if (qkv.rows == 0) return;
   const double ns =
@@ -215,11 +206,12 @@ void CpuDevice::attend(device::Queue&, const device::AttentionSpec& spec, const 
   HEDDLE_CHECK_OP(qkv.cols, ==, (spec.n_heads + 2 * spec.n_kv_heads) * spec.head_dim);
   HEDDLE_CHECK_OP(out.cols, ==, spec.n_heads * spec.head_dim);
   HEDDLE_CHECK(qkv.rows == batch.n_rows && out.rows == batch.n_rows);
+  flush();
   overwritten(out);
   if (out.rows == 0) return;
   const size_t scratch = attend_scratch_floats(spec.n_heads, spec.n_kv_heads, spec.head_dim) * sizeof(float);
   if (scratch > team_.scratch_bytes()) {  // at most once a shape, in the first step
-    team_.finish();
+    finish();
     team_.reserve_scratch(scratch);
   }
   const AttendPlan& plan = plan_of(spec, batch);

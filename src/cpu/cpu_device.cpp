@@ -33,9 +33,15 @@ CpuDevice::CpuDevice(Team& team, CpuOptions options)
       attend_(attend_kernels_of(options_.isa)),
       queue_(*this) {}
 
-CpuDevice::~CpuDevice() { team_.finish(); }
+CpuDevice::~CpuDevice() { finish(); }
+
+void CpuDevice::finish() {
+  flush();
+  team_.finish();
+}
 
 void CpuDevice::CpuQueue::on_done(std::function<void()> done) {
+  device_.flush();
   device_.team_.on_done(std::move(done));
   device_.memory_.close(device_.team_.n_appended());
   device_.plans_.clear();
@@ -71,21 +77,22 @@ uint32_t CpuDevice::rope_table(const device::RopeSpec& spec, uint32_t head_dim, 
 }
 
 void CpuDevice::allocate_kv(std::span<const device::KvSpec> layers, uint32_t n_blocks, uint32_t block_size) {
-  team_.finish();
+  finish();
   kv_.allocate(layers, n_blocks, block_size,
                options_.compute == device::Compute::f32 ? sizeof(float) : sizeof(uint16_t));
 }
 
 void CpuDevice::allocate_slots(uint32_t n_slots, uint32_t vocab_size) {
-  team_.finish();
+  finish();
   sampler_ = std::make_unique<Sampler>(n_slots, vocab_size, options_.isa);
 }
 
 void CpuDevice::allocate_arenas(uint32_t n_arenas, size_t bytes_each) {
-  team_.finish();
+  finish();
   arenas_.clear();
   arenas_.resize(n_arenas);
   for (Arena& arena : arenas_) arena.memory = MappedMemory(bytes_each);
+  team_.reserve_scratch(kGateScratch);
 }
 
 void CpuDevice::reset_arena(uint32_t arena) {
@@ -113,6 +120,7 @@ size_t CpuDevice::tensor_bytes(uint32_t rows, uint32_t cols, device::TensorUse u
 }
 
 void CpuDevice::append_sampler(Sampler::Command& command) {
+  flush();
   struct Args {
     Sampler::Command* command;
   };

@@ -18,6 +18,7 @@
 #include "cpu/isa.h"
 #include "cpu/kernels.h"
 #include "cpu/kv_cache.h"
+#include "cpu/linear.h"
 #include "cpu/rope_table.h"
 #include "cpu/sampler.h"
 #include "cpu/step_memory.h"
@@ -87,6 +88,7 @@ class CpuDevice final : public device::Device {
    private:
     CpuDevice& device_;
   };
+  static constexpr size_t kGateScratch = size_t{256} << 10;  // bytes of a worker's scratch for a tile of gate and up
   // What Tensor::aux points to.
   struct Companion {
     ActCell* cells = nullptr;
@@ -97,6 +99,13 @@ class CpuDevice final : public device::Device {
     size_t used = 0;
     std::vector<std::unique_ptr<Companion>> companions;
     size_t n_companions = 0;
+  };
+  // A linear layer that waits for the next op: cpu_linear_ops.cpp.
+  struct HeldLinear {
+    const PackedLinear* packed = nullptr;
+    LinearInput in;
+    LinearOutput out;
+    uint32_t rows = 0;
   };
   struct KnownPlan {
     const device::BatchSeq* seqs;
@@ -114,6 +123,10 @@ class CpuDevice final : public device::Device {
   const ActCell* quantised(const device::Tensor& t);
   const AttendPlan& plan_of(const device::AttentionSpec& spec, const device::Batch& batch);
   double slow() const;
+  void flush();   // appends the linear layer that was held back; every op begins with it
+  void finish();  // flushes, and waits for all that was appended
+  void append_gated(void (*activate)(const float*, const float*, uint32_t, float*), device::Tensor gate_up,
+                    device::Tensor out, ActCell* cells);
   void append_norm(device::Tensor x, const float* y, device::Vector weight, float epsilon, device::Tensor out);
   void append_sampler(Sampler::Command& command);
 
@@ -131,6 +144,7 @@ class CpuDevice final : public device::Device {
   std::unique_ptr<Sampler> sampler_;
   std::vector<Arena> arenas_;
   StepMemory memory_;
+  HeldLinear held_;
   std::vector<KnownPlan> plans_;  // of the step being appended
 };
 

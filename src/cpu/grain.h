@@ -9,7 +9,7 @@
 
 namespace heddle::cpu {
 
-inline constexpr double kMinChunkNs = 3'000;
+inline constexpr double kMinChunkNs = 2'000;
 inline constexpr double kMaxChunkNs = 40'000;
 
 // The wanted cost of a chunk of a command that costs `total_ns` on one thread.

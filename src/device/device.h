@@ -80,7 +80,8 @@ class Device {
   virtual void linear(Queue&, const Linear&, Tensor in, Tensor out) = 0;
   virtual void rope_store(Queue&, const AttentionSpec&, const Batch&, Tensor qkv) = 0;  // norms and rotates q and k in place, stores k and v
   virtual void attend(Queue&, const AttentionSpec&, const Batch&, Tensor qkv, Tensor out) = 0;  // [n_rows, n_heads * head_dim]
-  virtual void gated(Queue&, Activation, Tensor gate_up, Tensor out) = 0;              // act(gate) * up, [rows, 2n] -> [rows, n]
+  // act(gate) * up, [rows, 2n] -> [rows, n]. Consumes gate_up: its values mean nothing afterwards.
+  virtual void gated(Queue&, Activation, Tensor gate_up, Tensor out) = 0;
   virtual void gather_rows(Queue&, Tensor in, std::span<const uint32_t> rows, Tensor out) = 0;
   // Samples each row; writes the token into the slot (the next step's input) and into out[i], host-readable after on_done.
   virtual void sample(Queue&, Tensor logits, std::span<const SampleRow> rows, std::span<SampledToken> out) = 0;

@@ -1,5 +1,7 @@
 #pragma once
 // Sequences of random q, k and v run through a CpuDevice in any schedule, for comparing attention outputs bit by bit.
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,8 +11,10 @@
 #include <vector>
 
 #include "cpu/cpu_device.h"
+#include "cpu/cpu_linear.h"
 #include "cpu/team.h"
 #include "fake_loop.h"
+#include "linear_harness.h"
 
 namespace heddle::cpu::test {
 
@@ -121,6 +125,11 @@ inline AttentionResult run_attention(const AttentionShape& shape, const std::vec
     spec.k_norm = device.make_vector(norm_weight(shape.head_dim, 1.1f));
   }
 
+  constexpr uint32_t kProjected = 16;
+  std::unique_ptr<device::Linear> projector;
+  const Weights weights = make_weights(device::QuantType::q8_0, kProjected, (shape.q_size() + 31) / 32 * 32, 4);
+  if (shape.q_size() % 32 == 0) projector = *device.make_linear({.parts = {weights.raw}, .row_order = {}, .bias = {}});
+
   AttentionResult result;
   for (const uint32_t length : lengths) {
     result.out.emplace_back(size_t{length} * shape.q_size());
@@ -155,9 +164,18 @@ inline AttentionResult run_attention(const AttentionShape& shape, const std::vec
     device::Queue& queue = device.queue();
     device.rope_store(queue, spec, batch, qkv);
     device.attend(queue, spec, batch, qkv, out);
+    std::vector<float> projected(size_t{n_rows} * kProjected);
+    const device::Tensor projection{projected.data(), n_rows, kProjected, nullptr};
+    if (projector) device.linear(queue, *projector, out, projection);
     bool ended = false;
     queue.on_done([&] { ended = true; });
     loop.run_until([&] { return ended; });
+    if (projector) {  // the cells that attend left behind are those of its output
+      const std::vector<float> attended(out.data, out.data + size_t{n_rows} * shape.q_size());
+      const auto expected = product(options.isa, static_cast<const CpuLinear&>(*projector).packed(), attended, n_rows);
+      for (uint32_t r = 0; r < n_rows; ++r)
+        REQUIRE(std::memcmp(&expected[r * (kProjected + 3)], &projected[r * kProjected], kProjected * 4) == 0);
+    }
     for (uint32_t r = 0; r < n_rows; ++r) {
       const uint32_t seq = step[row_seq[r]].seq;
       const size_t at = static_cast<size_t>(positions[r]) * shape.q_size();

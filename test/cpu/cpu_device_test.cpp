@@ -224,6 +224,75 @@ TEST_CASE("gated, norm_add and gather work on whole batches as on single rows") 
     CHECK(std::memcmp(gathered.data + i * n, out.data + picked[i] * n, n * sizeof(float)) == 0);
 }
 
+TEST_CASE("a gated activation right after its linear layer gives the bits of the two apart, and fresh cells") {
+  // hidden, ffn: whole cells or not, wide, and with panels that mix types.
+  struct Case {
+    uint32_t hidden, ffn;
+    QuantType gate, up;
+  };
+  for (const Case c : {Case{128, 96, QuantType::q4_1, QuantType::q4_1},
+                       {64, 1536, QuantType::q8_0, QuantType::q8_0},
+                       {256, 64, QuantType::q4_k, QuantType::q6_k},
+                       {64, 80, QuantType::q4_0, QuantType::q4_0},
+                       {64, 40, QuantType::q4_0, QuantType::q8_0},
+                       {32, 64, QuantType::f16, QuantType::f32}}) {
+    CAPTURE(c.ffn);
+    for (const uint32_t rows : {1u, 2u, 17u, 64u, 128u, 129u, 300u}) {
+      CAPTURE(rows);
+      for (const bool with_bias : {false, true}) {
+        Fixture f(2);
+        const test::Weights gate = test::make_weights(c.gate, c.ffn, c.hidden, 1);
+        const test::Weights up = test::make_weights(c.up, c.ffn, c.hidden, 2);
+        const device::Vector bias = with_bias ? f.random_vector(2 * c.ffn) : device::Vector{};
+        auto linear = f.device.make_linear({.parts = {gate.raw, up.raw}, .row_order = {}, .bias = bias});
+        REQUIRE(linear.has_value());
+        const auto down = f.make(16, (c.ffn + 31) / 32 * 32, QuantType::q8_0);
+        const bool whole = c.ffn % 32 == 0;
+        const Tensor x = f.random_tensor(rows, c.hidden);
+        const auto tensor = [&](uint32_t cols, TensorUse use) { return f.device.tensor(0, rows, cols, use); };
+        const Tensor wide = tensor(2 * c.ffn, TensorUse::plain), apart = tensor(c.ffn, TensorUse::linear_input);
+        const Tensor consumed = tensor(2 * c.ffn, TensorUse::plain), joined = tensor(c.ffn, TensorUse::linear_input);
+        const Tensor down_apart = tensor(16, TensorUse::plain), down_joined = tensor(16, TensorUse::plain);
+        f.device.linear(f.queue(), **linear, x, wide);
+        f.run();  // nothing to join any more
+        f.device.gated(f.queue(), device::Activation::silu, wide, apart);
+        f.device.linear(f.queue(), **linear, x, consumed);
+        f.device.gated(f.queue(), device::Activation::silu, consumed, joined);
+        if (whole) {
+          f.device.linear(f.queue(), *down, apart, down_apart);
+          f.device.linear(f.queue(), *down, joined, down_joined);
+        }
+        f.run();
+        CHECK(values_of(apart) == values_of(joined));
+        if (!whole) continue;
+        CHECK(values_of(down_apart) == product_of(*down, values_of(apart), rows));
+        CHECK(values_of(down_joined) == values_of(down_apart));
+      }
+    }
+  }
+}
+
+TEST_CASE("a linear layer that is held back is computed before whatever comes next") {
+  Fixture f;
+  const auto linear = f.make(64, 64, QuantType::q8_0);
+  const Tensor x = f.random_tensor(3, 64), y = f.device.tensor(0, 3, 64, TensorUse::plain);
+  const Tensor z = f.device.tensor(0, 3, 64, TensorUse::plain), other = f.random_tensor(3, 128);
+  const auto expected = product_of(*linear, values_of(x), 3);
+  std::vector<float> host(3 * 64);
+  f.device.linear(f.queue(), *linear, x, y);
+  f.device.copy_to_host(f.queue(), y, host.data());
+  f.run();
+  CHECK(host == expected);
+  f.device.linear(f.queue(), *linear, x, y);
+  f.device.gated(f.queue(), device::Activation::silu, other, z);  // of another tensor
+  f.run();
+  CHECK(values_of(y) == expected);
+  std::fill_n(y.data, 3 * 64, 0.0f);
+  f.device.linear(f.queue(), *linear, x, y);
+  f.run();
+  CHECK(values_of(y) == expected);
+}
+
 TEST_CASE("rope tables are shared by equal specs and follow scaling and factors in double") {
   Fixture f;
   const device::RopeSpec plain{.base = 10000.0f, .position_scale = 1.0f, .factors = {}};
