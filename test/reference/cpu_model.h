@@ -151,10 +151,13 @@ class CpuModel {
   std::set<uint32_t> occupied_;
 };
 
-// Blocks [first, first + n), in an order that is not ascending.
+// Blocks [first, first + n), each once, in an order that is not ascending: the odd ones downwards, then the even ones.
 inline std::vector<BlockId> some_blocks(uint32_t first, uint32_t n) {
   std::vector<BlockId> blocks;
-  for (uint32_t i = 0; i < n; ++i) blocks.push_back(BlockId{first + (i * 7 + 3) % n});
+  for (uint32_t i = n; i-- > 0;)
+    if (i % 2 == 1) blocks.push_back(BlockId{first + i});
+  for (uint32_t i = 0; i < n; i += 2) blocks.push_back(BlockId{first + i});
+  HEDDLE_CHECK_OP(blocks.size(), ==, n);
   return blocks;
 }
 
