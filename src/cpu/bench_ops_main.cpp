@@ -15,7 +15,6 @@
 #include "base/loop.h"
 #include "cpu/cpu_device.h"
 #include "cpu/fma_peak.h"
-#include "cpu/peak.h"
 
 namespace {
 
@@ -77,15 +76,29 @@ double fma_peak(Isa isa, uint32_t n_threads) {
   return best;
 }
 
-// What the threads reach together.
-double together(uint32_t n_threads, double (*measure)()) {
-  std::vector<std::thread> threads;
-  std::vector<double> results(n_threads);
-  for (double& result : results) threads.emplace_back([&result, measure] { result = measure(); });
-  for (std::thread& t : threads) t.join();
-  double sum = 0;
-  for (const double result : results) sum += result;
-  return sum;
+// GB a second that the threads read together from memory that no cache holds.
+double read_peak(uint32_t n_threads) {
+  constexpr size_t kWords = size_t{16} << 20;  // of 8 bytes, each thread
+  std::vector<std::vector<uint64_t>> memory(n_threads, std::vector<uint64_t>(kWords, 1));
+  double best = 0;
+  for (int run = 0; run < 3; ++run) {
+    std::vector<std::thread> threads;
+    std::vector<uint64_t> sums(n_threads);
+    const double begin = now_s();
+    for (uint32_t t = 0; t < n_threads; ++t)
+      threads.emplace_back([&words = memory[t], &sum = sums[t]] {
+        uint64_t parts[8] = {};
+        for (size_t i = 0; i < kWords; i += 8)
+          for (size_t j = 0; j < 8; ++j) parts[j] += words[i + j];
+        for (const uint64_t part : parts) sum += part;
+      });
+    for (std::thread& t : threads) t.join();
+    const double seconds = now_s() - begin;
+    for (const uint64_t sum : sums)
+      if (sum != kWords) return 0;
+    best = std::max(best, static_cast<double>(kWords * 8 * n_threads) / seconds * 1e-9);
+  }
+  return best;
 }
 
 void bench_commands(Bench& bench) {
@@ -226,7 +239,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   const auto wanted = [&](const char* what) { return only.empty() || only == what; };
-  const double peak = fma_peak(*isa, threads), bandwidth = together(threads, read_bandwidth);
+  const double peak = fma_peak(*isa, threads), bandwidth = read_peak(threads);
   fmt::print("{}, {} threads: f32 peak {:.0f} GMAC/s, read bandwidth {:.1f} GB/s\n", isa_name(*isa), threads, peak,
              bandwidth);
   Bench bench(threads, *isa);
