@@ -23,12 +23,16 @@ inline T load(const void* at) {
   return value;
 }
 
-// acc + sum over i of w[4 lane + i] * a[i], with a read from memory for all lanes.
+// acc + sum over i of w[4 lane + i] * a[i], with a read from memory for all lanes. Written in assembler because g++ 12
+// does not fold the broadcast into the instruction, and volatile because its scheduler undoes the interleaving of
+// tokens.
 inline __m512i dot_bytes(__m512i acc, __m512i w, const void* a) {
-  return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(load<int32_t>(a)));
+  __asm__ volatile("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*static_cast<const int32_t*>(a)));
+  return acc;
 }
 inline __m512i dot_words(__m512i acc, __m512i w, const void* a) {
-  return _mm512_dpwssd_epi32(acc, w, _mm512_set1_epi32(load<int32_t>(a)));
+  __asm__ volatile("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*static_cast<const int32_t*>(a)));
+  return acc;
 }
 inline __m512 halves(const uint8_t* at) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
@@ -74,13 +78,15 @@ template <Codes kCodes>
 inline __m512i code_sum(const __m512i (&w)[8], int first, int last) {
   const __m512i ones = _mm512_set1_epi8(1);
   constexpr int kAtOnce = kCodes == Codes::u8 ? 1 : kCodes == Codes::u6 ? 4 : 8;
-  __m512i sum = _mm512_setzero_si512();
+  __m512i sum = _mm512_setzero_si512(), other = sum;  // two chains, since a dot takes four cycles
+#pragma GCC unroll 8
   for (int j = first; j < last; j += kAtOnce) {
     __m512i bytes = w[j];
     for (int i = j + 1; i < j + kAtOnce && i < last; ++i) bytes = _mm512_add_epi8(bytes, w[i]);
-    sum = _mm512_dpbusd_epi32(sum, bytes, ones);
+    __m512i& chain = (j - first) / kAtOnce % 2 == 0 ? sum : other;
+    chain = _mm512_dpbusd_epi32(chain, bytes, ones);
   }
-  return sum;
+  return kAtOnce == 1 ? _mm512_add_epi32(sum, other) : sum;
 }
 
 struct TileOut {
@@ -106,13 +112,18 @@ struct Form {
   static constexpr int kCodeBytes = kC == Codes::u8 ? 512 : kC == Codes::u4 ? 256 : kC == Codes::u5 ? 320 : 384;
 };
 
+// With many tokens a group takes too long for the hardware's stream detection to run ahead of it.
+constexpr int kPrefetchAhead = 2048;
 template <class F, int T>
 inline __attribute__((always_inline)) const uint8_t* group_of_32(const uint8_t* p, const ActCell* cell, __m512 d_super,
                                                                  __m512 min_super, __m512 (&acc)[T]) {
   constexpr int kHalves = 32 / F::kScaleGroup, kVectors = 8 / kHalves;
-  constexpr int kTogether = T % 4 == 0 ? 4 : T % 3 == 0 ? 3 : T % 2 == 0 ? 2 : 1;  // tokens whose chains interleave
+  constexpr int kChunks = (T + 3) / 4;  // of up to 4 tokens, whose chains interleave
   __m512i w[8];
   unpack<F::kCodes>(p, w);
+  if constexpr (T > 4)
+    for (int i = 0; i < F::kCodeBytes; i += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(p + kPrefetchAhead + i), _MM_HINT_T0);
   const uint8_t* scales = p + F::kCodeBytes;
   __m512i correction[kHalves];  // per lane (zero or sum of codes, the other): the words that neg_sum and offset meet
   __m512 d[kHalves];
@@ -134,38 +145,46 @@ inline __attribute__((always_inline)) const uint8_t* group_of_32(const uint8_t* 
   } else if constexpr (F::kHasMin) {
     mins = _mm512_or_si512(words_u8(scales + 32), _mm512_slli_epi32(words_u8(scales + 48), 16));
   }
-#pragma GCC unroll 16
-  for (int first = 0; first < T; first += kTogether) {
-    __m512i dot[kHalves][kTogether];
+#pragma GCC unroll 4
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    const int first = chunk * T / kChunks, n = (chunk + 1) * T / kChunks - first;
+    __m512i dot[kHalves][4];
+#pragma GCC unroll 2
     for (int h = 0; h < kHalves; ++h) {
-      for (int t = 0; t < kTogether; ++t) {
+#pragma GCC unroll 4
+      for (int t = 0; t < n; ++t) dot[h][t] = _mm512_setzero_si512();
+#pragma GCC unroll 8
+      for (int j = h * kVectors; j < (h + 1) * kVectors; ++j) {
+#pragma GCC unroll 4
+        for (int t = 0; t < n; ++t) dot[h][t] = dot_bytes(dot[h][t], w[j], cell[first + t].codes + 4 * j);
+      }
+#pragma GCC unroll 4
+      for (int t = 0; t < n; ++t) {
         const ActCell* c = cell + first + t;
         if constexpr (kHalves == 1) {
-          dot[h][t] = dot_words(_mm512_setzero_si512(), correction[h], &c->neg_sum);
+          dot[h][t] = dot_words(dot[h][t], correction[h], &c->neg_sum);
         } else {
-          dot[h][t] = dot_words(_mm512_setzero_si512(), correction[h], &c->offset);
+          dot[h][t] = dot_words(dot[h][t], correction[h], &c->offset);
           if (h == 1 && F::kZeroCode != 0) {
             dot[h][t] = dot_words(dot[h][t], _mm512_set1_epi32(F::kZeroCode << 16), &c->neg_half_sum);
           }
         }
       }
-      for (int j = h * kVectors; j < (h + 1) * kVectors; ++j) {
-        for (int t = 0; t < kTogether; ++t) dot[h][t] = dot_bytes(dot[h][t], w[j], cell[first + t].codes + 4 * j);
-      }
     }
-    for (int t = 0; t < kTogether; ++t) {
+#pragma GCC unroll 4
+    for (int t = 0; t < n; ++t) {
       const ActCell* c = cell + first + t;
       __m512& a = acc[first + t];
-      const __m512 s = _mm512_set1_ps(c->scale);
+#pragma GCC unroll 2
       for (int h = 0; h < kHalves; ++h) {
-        a = _mm512_fmadd_ps(_mm512_mul_ps(d[h], s), _mm512_cvtepi32_ps(dot[h][t]), a);
+        a = _mm512_fmadd_ps(_mm512_mul_ps(d[h], _mm512_set1_ps(c->scale)), _mm512_cvtepi32_ps(dot[h][t]), a);
       }
       if constexpr (F::kHasMin && kHalves == 1) {
         const __m512 sum = _mm512_set1_ps(c->sum);
         a = F::kKFormat ? _mm512_fnmadd_ps(m, sum, a) : _mm512_fmadd_ps(m, sum, a);
       } else if constexpr (F::kHasMin) {  // the words are -(sum of v): this is the negated product of linear.h
         const __m512i dot_mins = dot_words(_mm512_setzero_si512(), mins, &c->neg_half_sum);
-        a = _mm512_fmadd_ps(_mm512_mul_ps(min_super, s), _mm512_cvtepi32_ps(dot_mins), a);
+        a = _mm512_fmadd_ps(_mm512_mul_ps(min_super, _mm512_set1_ps(c->scale)), _mm512_cvtepi32_ps(dot_mins), a);
       }
     }
   }
@@ -176,6 +195,7 @@ inline __attribute__((always_inline)) const uint8_t* group_of_32(const uint8_t* 
 template <class F, int T>
 void cells_tile(const uint8_t* p, const ActCell* cell, uint32_t n_groups, const TileOut& to) {
   __m512 acc[T];
+#pragma GCC unroll 16
   for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
   if constexpr (F::kKFormat) {
     for (uint32_t g = 0; g < n_groups; g += 8) {
@@ -192,6 +212,7 @@ void cells_tile(const uint8_t* p, const ActCell* cell, uint32_t n_groups, const 
     const __m512 none = _mm512_setzero_ps();
     for (uint32_t g = 0; g < n_groups; ++g, cell += kTileRows) p = group_of_32<F, T>(p, cell, none, none, acc);
   }
+#pragma GCC unroll 16
   for (int t = 0; t < T; ++t) store(to, static_cast<size_t>(t), acc[t]);
 }
 
