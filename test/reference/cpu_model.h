@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/loop.h"
 #include "cpu/cpu_device.h"
 #include "engine/device_runner.h"
