@@ -87,6 +87,7 @@ int bench_command(const BenchOptions& options) {
              speed.read_gbs, (*local)->threads());
   const double weights = static_cast<double>((*local)->weight_bytes());
   const double macs = static_cast<double>((*local)->macs_per_token());
+  const double prompt_macs = static_cast<double>((*local)->macs_per_prompt_token());
 
   Bench bench(**local, options.model.seed + 1);
   const uint64_t n_runs = (options.batches.size() + 1) * options.repeats + 1;
@@ -111,7 +112,7 @@ int bench_command(const BenchOptions& options) {
   if (!prefill) return fail_command(prefill.error().message);
   const double prefill_rate = options.prompt_tokens / prefill->prefill_seconds;
   lines.push_back(fmt::format("prefill tokens={} tok_s={:.1f} peak_share={:.1f}%", options.prompt_tokens, prefill_rate,
-                              100 * prefill_rate * macs / (speed.int8_gmacs * 1e9)));
+                              100 * prefill_rate * prompt_macs / (speed.int8_gmacs * 1e9)));
   for (uint32_t batch : options.batches) {
     Result<Timing> timing = measure(batch, options.decode_prompt_tokens, options.decode_tokens);
     if (!timing) return fail_command(timing.error().message);

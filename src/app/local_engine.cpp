@@ -8,12 +8,11 @@
 namespace heddle::app {
 namespace {
 
-// Every matrix is multiplied once a token; an embedding that is not also the head is only looked up.
-uint64_t count_macs(const model::GgufSet& files, const model::ModelConfig& config) {
+// Every matrix of the layers is multiplied once a token.
+uint64_t count_layer_macs(const model::GgufSet& files) {
   uint64_t macs = 0;
   files.each_tensor([&](const model::GgufTensor& tensor) {
-    if (tensor.n_dims == 2 && (config.tied_head || tensor.name != "token_embd.weight"))
-      macs += uint64_t{tensor.rows()} * tensor.cols();
+    if (tensor.n_dims == 2 && tensor.name.starts_with("blk.")) macs += uint64_t{tensor.rows()} * tensor.cols();
   });
   return macs;
 }
@@ -31,7 +30,8 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const ModelOptions& optio
   local->threads_ = prepared->team->n_threads();
   local->isa_ = prepared->isa;
   local->weight_bytes_ = prepared->plan.weights;
-  local->macs_per_token_ = count_macs(prepared->files, prepared->config);
+  local->layer_macs_ = count_layer_macs(prepared->files);
+  local->head_macs_ = uint64_t{prepared->config.vocab_size} * prepared->config.hidden;
   Result<LoadedModel> loaded = load_model(options, *prepared, [](const char*) {});
   if (!loaded) return tl::unexpected(loaded.error());
   local->tokenizer_ = loaded->tokenizer;

@@ -24,7 +24,8 @@ class LocalEngine {
   uint32_t threads() const { return threads_; }
   cpu::Isa isa() const { return isa_; }
   uint64_t weight_bytes() const { return weight_bytes_; }      // read for each step
-  uint64_t macs_per_token() const { return macs_per_token_; }  // of the linear layers and the head
+  uint64_t macs_per_token() const { return layer_macs_ + head_macs_; }
+  uint64_t macs_per_prompt_token() const { return layer_macs_; }  // the head runs for sampled rows alone
 
   // Renders and tokenises a conversation; fails with one line.
   Result<std::vector<TokenId>> encode_chat(const text::ChatInput& input) const;
@@ -47,7 +48,7 @@ class LocalEngine {
   uint32_t max_model_len_ = 0;
   uint32_t threads_ = 1;
   cpu::Isa isa_ = cpu::Isa::scalar;
-  uint64_t weight_bytes_ = 0, macs_per_token_ = 0;
+  uint64_t weight_bytes_ = 0, layer_macs_ = 0, head_macs_ = 0;
 };
 
 }  // namespace heddle::app

@@ -16,7 +16,7 @@
 #include "cpu/act_quant.h"
 #include "cpu/linear.h"
 #include "cpu/pack_linear.h"
-#include "cpu/peak.h"
+#include "cpu/machine_speed.h"
 
 namespace {
 
@@ -108,7 +108,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string_view only = argc > 2 ? argv[2] : "";
-  const double peak = integer_peak(*isa), bandwidth = read_bandwidth();
+  const MachineSpeed speed = measure_machine_speed(1, *isa);
+  const double peak = speed.int8_gmacs, bandwidth = speed.read_gbs;
   fmt::print("{}: peak {:.0f} GMAC/s, read bandwidth {:.1f} GB/s\n", isa_name(*isa), peak, bandwidth);
   for (const Shape& shape : kShapes) {
     if (std::string_view(shape.name).find(only) != std::string_view::npos) bench(*isa, shape, peak, bandwidth);

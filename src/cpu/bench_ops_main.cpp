@@ -14,7 +14,7 @@
 
 #include "base/loop.h"
 #include "cpu/cpu_device.h"
-#include "cpu/fma_peak.h"
+#include "cpu/machine_speed.h"
 
 namespace {
 
@@ -56,50 +56,6 @@ struct Bench {
   std::unique_ptr<Loop> loop;
   Team team;
 };
-
-// G multiply-adds a second, all threads.
-double fma_peak(Isa isa, uint32_t n_threads) {
-  constexpr uint64_t kRounds = 4'000'000;
-  const auto chains = isa == Isa::avx512 ? avx512::fma_chains
-                      : isa == Isa::avx2 ? avx2::fma_chains
-                                         : scalar::fma_chains;
-  const uint64_t rounds = isa == Isa::scalar ? kRounds / 100 : kRounds;
-  double best = 0;
-  for (int run = 0; run < 3; ++run) {
-    std::vector<std::thread> threads;
-    volatile float sink = 0;
-    const double begin = now_s();
-    for (uint32_t i = 0; i < n_threads; ++i) threads.emplace_back([&] { sink = chains(rounds); });
-    for (std::thread& t : threads) t.join();
-    best = std::max(best, static_cast<double>(rounds * kFmaPeakChains * 16 * n_threads) / (now_s() - begin) * 1e-9);
-  }
-  return best;
-}
-
-// GB a second that the threads read together from memory that no cache holds.
-double read_peak(uint32_t n_threads) {
-  constexpr size_t kWords = size_t{16} << 20;  // of 8 bytes, each thread
-  std::vector<std::vector<uint64_t>> memory(n_threads, std::vector<uint64_t>(kWords, 1));
-  double best = 0;
-  for (int run = 0; run < 3; ++run) {
-    std::vector<std::thread> threads;
-    std::vector<uint64_t> sums(n_threads);
-    const double begin = now_s();
-    for (uint32_t t = 0; t < n_threads; ++t)
-      threads.emplace_back([&words = memory[t], &sum = sums[t]] {
-        uint64_t parts[8] = {};
-        for (size_t i = 0; i < kWords; i += 8)
-          for (size_t j = 0; j < 8; ++j) parts[j] += words[i + j];
-        for (const uint64_t part : parts) sum += part;
-      });
-    for (std::thread& t : threads) t.join();
-    const double seconds = now_s() - begin;
-    for (const uint64_t sum : sums)
-      if (sum != kWords) return 0;
-    best = std::max(best, static_cast<double>(kWords * 8 * n_threads) / seconds * 1e-9);
-  }
-  return best;
-}
 
 void bench_commands(Bench& bench) {
   CpuDevice device(bench.team, {.isa = bench.isa, .compute = {}, .threads_why = {}});
@@ -239,7 +195,8 @@ int main(int argc, char** argv) {
     return 1;
   }
   const auto wanted = [&](const char* what) { return only.empty() || only == what; };
-  const double peak = fma_peak(*isa, threads), bandwidth = read_peak(threads);
+  const MachineSpeed speed = measure_machine_speed(threads, *isa);
+  const double peak = speed.f32_gmacs, bandwidth = speed.read_gbs;
   fmt::print("{}, {} threads: f32 peak {:.0f} GMAC/s, read bandwidth {:.1f} GB/s\n", isa_name(*isa), threads, peak,
              bandwidth);
   Bench bench(threads, *isa);
