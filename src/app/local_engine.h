@@ -23,7 +23,7 @@ class LocalEngine {
   const std::string& describe() const { return description_; }
   uint32_t threads() const { return threads_; }
   cpu::Isa isa() const { return isa_; }
-  uint64_t weight_bytes() const { return weight_bytes_; }      // read for each step
+  uint64_t weight_bytes() const { return weight_bytes_; }  // read for each step
   uint64_t macs_per_token() const { return layer_macs_ + head_macs_; }
   uint64_t macs_per_prompt_token() const { return layer_macs_; }  // the head runs for sampled rows alone
 

@@ -6,10 +6,10 @@
 //     m = max s_j;   p_j = exp(s_j - m);   l = sum p_j    over 16 lanes and one tree
 //     acc[d] = sum over visible j of fma(p_j, v_j[d])     j ascending; v of other positions is not read
 //     M' = max(M, m), a = exp(M - M'), b = exp(m - M'):   L = fma(l, b, L * a),   A = fma(acc, b, A * a)
-// from (M, L, A) = (-inf, 0, 0), and out = A / L. K and V are halves or floats, in blocks of a multiple of 16 positions:
-// K [tile of 16 positions][dim][16], V [position][dim padded to 16], so that no product needs a horizontal sum.
-// Registers: tiles of query rows (tokens times the heads that share a kv head) against 16 to 64 positions, or against
-// 16 to 64 dims over a whole chunk; K and V are converted once a tile. No inline functions, no other includes.
+// from (M, L, A) = (-inf, 0, 0), and out = A / L. K and V are halves or floats, in blocks of a multiple of 16
+// positions: K [tile of 16 positions][dim][16], V [position][dim padded to 16], so that no product needs a horizontal
+// sum. Registers: tiles of query rows (tokens times the heads that share a kv head) against 16 to 64 positions, or
+// against 16 to 64 dims over a whole chunk; K and V are converted once a tile. No inline functions, no other includes.
 #include <cstddef>
 #include <cstdint>
 

@@ -15,8 +15,8 @@
 #include "base/float16.h"
 #include "cpu/act_quant.h"
 #include "cpu/linear.h"
-#include "cpu/pack_linear.h"
 #include "cpu/machine_speed.h"
+#include "cpu/pack_linear.h"
 
 namespace {
 

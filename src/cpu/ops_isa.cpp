@@ -69,9 +69,7 @@ void scale(const float* x, float factor, uint32_t n, float* out) {
 }
 
 // x / (1 + exp(-z))
-HEDDLE_INLINE Lanes times_sigmoid(Lanes x, Lanes z) {
-  return div(x, add(splat(1.0f), exp(sub(splat(0.0f), z))));
-}
+HEDDLE_INLINE Lanes times_sigmoid(Lanes x, Lanes z) { return div(x, add(splat(1.0f), exp(sub(splat(0.0f), z)))); }
 
 HEDDLE_INLINE Lanes silu_of(Lanes x) { return times_sigmoid(x, x); }
 

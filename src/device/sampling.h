@@ -2,13 +2,16 @@
 // The sampling contract: what a slot knows, and what happens to a row of logits, in this order (vLLM's order):
 //   1. raw logits; NaN anywhere in the row -> token -1 and the nan flag, nothing else
 //   2. logit_bias added; end tokens masked to -inf while fewer than min_tokens were generated
-//   3. repetition penalty over prompt and generated tokens (positive logits divided, negative multiplied), then frequency
+//   3. repetition penalty over prompt and generated tokens (positive logits divided, negative multiplied), then
+//   frequency
 //      and presence penalties over generated tokens
 //   4. temperature < 1e-5: argmax, ties to the smallest id
-//   5. divide by temperature; top_k; min_p (relative to the largest probability); top_p (smallest set whose mass reaches p,
+//   5. divide by temperature; top_k; min_p (relative to the largest probability); top_p (smallest set whose mass
+//   reaches p,
 //      ties at the border by smaller id)
 //   6. one draw with Philox4x32-10 keyed by (seed, index of the generated token): independent of batch, row and step
-// Every sum runs over fixed chunks in ascending order, so a row's token does not depend on threads or on its neighbours.
+// Every sum runs over fixed chunks in ascending order, so a row's token does not depend on threads or on its
+// neighbours.
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -22,7 +25,7 @@ struct SlotSampling {
   float temperature = 1.0f;
   float top_p = 1.0f;
   float min_p = 0.0f;
-  int32_t top_k = 0;                // 0 or less: off
+  int32_t top_k = 0;  // 0 or less: off
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
   float repetition_penalty = 1.0f;

@@ -1,6 +1,6 @@
 #pragma once
-// Plain descriptions of device memory. A Tensor does not own: buffers come from the runner's arena (one bump allocator a
-// step slot) and from weights, and outlive every launched step that refers to them (release-after-flight).
+// Plain descriptions of device memory. A Tensor does not own: buffers come from the runner's arena (one bump allocator
+// a step slot) and from weights, and outlive every launched step that refers to them (release-after-flight).
 #include <cstddef>
 #include <cstdint>
 
@@ -8,8 +8,8 @@ namespace heddle::device {
 
 enum class TensorUse : uint8_t { plain, linear_input };
 
-// Row-major f32 activations: [rows, cols]. `aux` is the device's own companion of a tensor that feeds a linear layer (on the
-// CPU: its quantised rows, written by the op that produced the tensor); families pass it on unseen.
+// Row-major f32 activations: [rows, cols]. `aux` is the device's own companion of a tensor that feeds a linear layer
+// (on the CPU: its quantised rows, written by the op that produced the tensor); families pass it on unseen.
 struct Tensor {
   float* data = nullptr;
   uint32_t rows = 0;

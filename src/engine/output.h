@@ -1,6 +1,7 @@
 #pragma once
-// What comes back. After each commit the engine makes one flush pass on the loop over the requests that have something new
-// and hands each its Delta; nobody awaits a channel. Text is detokenised, stop strings are already cut, UTF-8 is whole.
+// What comes back. After each commit the engine makes one flush pass on the loop over the requests that have something
+// new and hands each its Delta; nobody awaits a channel. Text is detokenised, stop strings are already cut, UTF-8 is
+// whole.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -17,10 +18,10 @@ struct Times {
 };
 
 struct Delta {
-  uint32_t index = 0;                    // which of the request's n sequences
-  std::string_view text;                 // new text, may be empty; valid during the call
-  std::span<const TokenId> tokens;       // new token ids, in step order
-  const Finish* finish = nullptr;        // set on the sequence's last delta, exactly once
+  uint32_t index = 0;               // which of the request's n sequences
+  std::string_view text;            // new text, may be empty; valid during the call
+  std::span<const TokenId> tokens;  // new token ids, in step order
+  const Finish* finish = nullptr;   // set on the sequence's last delta, exactly once
 };
 
 struct Usage {

@@ -192,6 +192,7 @@ TEST_CASE("the scalar activations are within 2^-21 of the formula in double, and
     const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
     const double g = x / (1 + std::exp(-2 * u));
     // The argument of the exponential is rounded: its error counts as often as the exponent is large.
-    CHECK(std::abs(gelu[i] - g) <= (0x1p-21 + 0x1p-22 * std::min(90.0, std::abs(2 * u))) * std::abs(g) + 1e-38 * std::abs(x) + 1e-44);
+    CHECK(std::abs(gelu[i] - g) <=
+          (0x1p-21 + 0x1p-22 * std::min(90.0, std::abs(2 * u))) * std::abs(g) + 1e-38 * std::abs(x) + 1e-44);
   }
 }
