@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 
 #include "model/config.h"
@@ -12,6 +11,10 @@
 
 namespace heddle::engine {
 namespace {
+
+void rethrow(const std::exception_ptr& thrown) {
+  if (thrown) std::rethrow_exception(thrown);
+}
 
 using sched::Outputs;
 using sched::SeqStep;
@@ -83,7 +86,7 @@ struct Fixture {
   std::vector<SeqResult> wait(Ticket ticket) {
     std::vector<SeqResult> results;
     bool done = false;
-    boost::asio::co_spawn(io, wait_into(ticket, results, done), boost::asio::detached);
+    boost::asio::co_spawn(io, wait_into(ticket, results, done), rethrow);
     io.restart();
     io.run();
     REQUIRE(done);
@@ -202,7 +205,7 @@ TEST_CASE("two steps in flight are waited for in order, each with its own result
 
   std::vector<SeqResult> results;
   bool done = false;
-  boost::asio::co_spawn(f.io, f.wait_into(a, results, done), boost::asio::detached);
+  boost::asio::co_spawn(f.io, f.wait_into(a, results, done), rethrow);
   f.io.poll();
   CHECK(!done);  // the device has not said so
   f.device->run_done();

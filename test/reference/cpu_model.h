@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <exception>
 #include <memory>
 #include <set>
 #include <string>
@@ -121,7 +121,9 @@ class CpuModel {
   std::vector<engine::SeqResult> wait(engine::Ticket ticket) {
     std::vector<engine::SeqResult> results;
     bool done = false;
-    boost::asio::co_spawn(io_, wait_into(*runner_, ticket, results, done), boost::asio::detached);
+    boost::asio::co_spawn(io_, wait_into(*runner_, ticket, results, done), [](const std::exception_ptr& thrown) {
+      if (thrown) std::rethrow_exception(thrown);
+    });
     io_.restart();
     while (!done) io_.run_one();
     return results;
