@@ -24,4 +24,9 @@ constexpr size_t act_index(uint32_t row, uint32_t group, uint32_t n_groups) {
 // range are left alone.
 void quantise_rows(Isa isa, const float* x, size_t ldx, uint32_t cols, uint32_t first, uint32_t last, ActCell* cells);
 
+// Second term of rows [first, last): the cells of x - s * v, what `first_term`, the cells of the whole tensor, leaves
+// over. The two terms together hold some 16 bits of a value. scratch: [cols].
+void quantise_rest(Isa isa, const float* x, size_t ldx, uint32_t cols, uint32_t first, uint32_t last,
+                   const ActCell* first_term, float* scratch, ActCell* cells);
+
 }  // namespace heddle::cpu

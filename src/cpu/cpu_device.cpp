@@ -57,7 +57,7 @@ Result<std::unique_ptr<device::Linear>> CpuDevice::make_linear(const device::Lin
     packed->pack_panels(source, task * grain, std::min((task + 1) * grain, n_panels));
   });
   if (packed->reads_cells()) reads_cells_.store(true, std::memory_order_relaxed);
-  return std::make_unique<CpuLinear>(std::move(*packed), source.bias);
+  return std::make_unique<CpuLinear>(std::move(*packed), source.bias, source.fine);
 }
 
 device::Vector CpuDevice::make_vector(std::span<const float> values) {

@@ -106,6 +106,7 @@ class CpuDevice final : public device::Device {
     LinearInput in;
     LinearOutput out;
     uint32_t rows = 0;
+    const ActCell* rest = nullptr;  // second term of the input, or null
   };
   struct KnownPlan {
     const device::BatchSeq* seqs;
@@ -121,6 +122,7 @@ class CpuDevice final : public device::Device {
   // Cells that the command which writes `t` shall fill; null if it has none or no weights read any.
   ActCell* cells_to_write(const device::Tensor& t);
   const ActCell* quantised(const device::Tensor& t);
+  const ActCell* quantised_rest(const device::Tensor& t, const ActCell* first_term);
   const AttendPlan& plan_of(const device::AttentionSpec& spec, const device::Batch& batch);
   double slow() const;
   void flush();   // appends the linear layer that was held back; every op begins with it

@@ -39,11 +39,11 @@ struct LinearGrid {
 
 // `least_blocks`: of units, where scratch bounds a chunk's width.
 LinearGrid linear_grid(const PackedLinear& w, uint32_t n_units, uint32_t rows, uint32_t n_threads, Isa isa,
-                       uint32_t least_blocks) {
+                       uint32_t least_blocks, uint32_t n_terms = 1) {
   LinearGrid grid{n_units, 1, rows, rows > 2 * kRowStep ? kRowStep : rows, 1};
   grid.row_blocks = (rows + grid.row_step - 1) / grid.row_step;
   const double bytes = static_cast<double>(w.bytes()) / n_units;
-  const double macs = static_cast<double>(w.rows()) / n_units * w.cols() * grid.row_step * slowness(isa);
+  const double macs = static_cast<double>(w.rows()) / n_units * w.cols() * grid.row_step * n_terms * slowness(isa);
   const double unit_ns = std::max(bytes / kWeightBytesPerNs, macs / (w.reads_floats() ? kFloatMacPerNs : kMacPerNs));
   const double total_ns = unit_ns * n_units * grid.row_blocks;
   auto blocks = static_cast<uint32_t>(unit_ns * n_units / chunk_cost(total_ns, n_threads));
@@ -86,6 +86,26 @@ const ActCell* CpuDevice::quantised(const device::Tensor& t) {
   return cells;
 }
 
+const ActCell* CpuDevice::quantised_rest(const device::Tensor& t, const ActCell* first_term) {
+  auto* cells = reinterpret_cast<ActCell*>(memory_.take(act_bytes(t.rows, t.cols), team_.n_completed()));
+  HEDDLE_CHECK_OP(team_.scratch_bytes(), >=, t.cols * sizeof(float));
+  struct Args {
+    device::Tensor t;
+    RowChunks rows;
+    Isa isa;
+    const ActCell* first_term;
+    ActCell* cells;
+  };
+  const RowChunks rows = chunk_rows(t.rows, slow() * 2 * kQuantiseNs * t.cols + kRowNs, team_.n_threads());
+  team_.append<Args>(
+      rows.chunks(), {t, rows, options_.isa, first_term, cells}, [](const Args& a, uint32_t chunk, Worker& worker) {
+        const uint32_t first = a.rows.first(chunk);
+        quantise_rest(a.isa, a.t.data + size_t{first} * a.t.cols, a.t.cols, a.t.cols, first, a.rows.last(chunk),
+                      a.first_term, reinterpret_cast<float*>(worker.scratch), a.cells);
+      });
+  return cells;
+}
+
 void CpuDevice::linear(device::Queue&, const device::Linear& weights, device::Tensor in, device::Tensor out) {
   flush();
   const auto& linear = static_cast<const CpuLinear&>(weights);
@@ -97,6 +117,7 @@ void CpuDevice::linear(device::Queue&, const device::Linear& weights, device::Te
   if (in.rows == 0) return;
   const ActCell* cells = packed.reads_cells() ? quantised(in) : nullptr;
   held_ = {&packed, {cells, in.data, in.cols}, {.out = out.data, .ldo = out.cols, .bias = linear.bias()}, in.rows};
+  if (linear.two_terms()) held_.rest = quantised_rest(in, cells);
 }
 
 void CpuDevice::flush() {
@@ -107,10 +128,17 @@ void CpuDevice::flush() {
     Isa isa;
   };
   const HeldLinear& h = held_;
-  const LinearGrid grid = linear_grid(*h.packed, h.packed->n_panels(), h.rows, team_.n_threads(), options_.isa, 1);
+  const LinearGrid grid = linear_grid(*h.packed, h.packed->n_panels(), h.rows, team_.n_threads(), options_.isa, 1,
+                                      h.rest != nullptr ? 2 : 1);
   team_.append<Args>(grid.chunks(), {h, grid, options_.isa}, [](const Args& a, uint32_t chunk, Worker&) {
-    linear_tile(a.isa, *a.linear.packed, a.grid.first_unit(chunk), a.grid.last_unit(chunk), a.grid.first_row(chunk),
-                a.grid.last_row(chunk), a.linear.in, a.linear.out);
+    const auto add = [&](const LinearInput& in, const LinearOutput& out) {
+      linear_tile(a.isa, *a.linear.packed, a.grid.first_unit(chunk), a.grid.last_unit(chunk), a.grid.first_row(chunk),
+                  a.grid.last_row(chunk), in, out);
+    };
+    add(a.linear.in, a.linear.out);
+    if (a.linear.rest == nullptr) return;
+    const LinearOutput& first = a.linear.out;
+    add({.cells = a.linear.rest}, {.out = first.out, .ldo = first.ldo, .residual = first.out, .ldr = first.ldo});
   });
   held_ = {};
 }
@@ -120,7 +148,8 @@ void CpuDevice::gated(device::Queue&, device::Activation activation, device::Ten
   const auto activate = activation == device::Activation::silu ? ops_.silu : ops_.gelu_tanh;
   const HeldLinear held = held_;
   const bool join = held.packed != nullptr && held.out.out == gate_up.data && held.rows == gate_up.rows &&
-                    out.cols % kCellValues == 0 && held.packed->n_panels() == 2 * out.cols / kPanelRows;
+                    held.rest == nullptr && out.cols % kCellValues == 0 &&
+                    held.packed->n_panels() == 2 * out.cols / kPanelRows;
   if (!join) flush();
   held_ = {};
   ActCell* cells = cells_to_write(out);

@@ -30,10 +30,13 @@ class Linear {
 
 // Parts are stacked along `out` in the given order (fused qkv, gate-up). row_order, when not empty, maps an output row
 // to a row of the stack (rope layout). bias: empty or [out].
+// fine: this layer's result is sensitive to rounding of its input; a device that quantises activations does it more
+// finely here, at its cost.
 struct LinearSource {
   std::vector<RawTensor> parts;
   std::vector<uint32_t> row_order;
   Vector bias;
+  bool fine = false;
 };
 
 enum class Compute : uint8_t {

@@ -58,11 +58,13 @@ void declare_attention(Weights& weights, const ModelConfig& config, uint32_t lay
     append_same_order(order, config.kv_size());
   }
   weights.vector(l.attention_norm, block_name(layer, "attn_norm"), config.hidden);
+  // A per-head norm of q and k passes rounding errors of small heads on at full size, so their input is quantised
+  // finely: the divergence of Gemma 3 270M from f32 is 0.0022 nats without and 0.0018 with it.
   weights.linear(l.qkv,
                  {{block_name(layer, "attn_q"), config.q_size()},
                   {block_name(layer, "attn_k"), config.kv_size()},
                   {block_name(layer, "attn_v"), config.kv_size()}},
-                 config.hidden, std::move(order), config.qkv_bias);
+                 config.hidden, std::move(order), config.qkv_bias, config.qk_norm);
   weights.linear(l.attention_output, {{block_name(layer, "attn_output"), config.hidden}}, config.q_size());
   if (config.qk_norm) {
     weights.vector(l.attention.q_norm, block_name(layer, "attn_q_norm"), config.head_dim);

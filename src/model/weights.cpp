@@ -29,8 +29,8 @@ std::string bias(std::string_view name) { return fmt::format("{}.bias", name); }
 }  // namespace
 
 void Weights::linear(std::unique_ptr<device::Linear>& place, std::vector<LinearPart> parts, uint32_t cols,
-                     std::vector<uint32_t> row_order, bool with_bias) {
-  linears_.push_back({&place, std::move(parts), cols, std::move(row_order), with_bias});
+                     std::vector<uint32_t> row_order, bool with_bias, bool fine) {
+  linears_.push_back({&place, std::move(parts), cols, std::move(row_order), with_bias, fine});
 }
 
 void Weights::vector(device::Vector& place, std::string name, uint32_t size) {
@@ -79,6 +79,7 @@ Result<void> Weights::run(const LinearTask& task) const {
     biases.insert(biases.end(), values.begin(), values.end());
   }
   source.row_order = task.row_order;
+  source.fine = task.fine;
   if (task.bias) source.bias = device_.make_vector(biases);
   auto linear = device_.make_linear(source);
   if (!linear) return fail(fmt::format("{}: {}", files_.path(), linear.error().message));

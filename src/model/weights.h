@@ -33,7 +33,7 @@ class Weights {
   // The parts, stacked along the output: [sum of rows, cols]. row_order as in LinearSource. With `bias`, every part has
   // one; they are stacked the same way (and are not permuted by row_order: no family needs both).
   void linear(std::unique_ptr<device::Linear>& place, std::vector<LinearPart> parts, uint32_t cols,
-              std::vector<uint32_t> row_order = {}, bool bias = false);
+              std::vector<uint32_t> row_order = {}, bool bias = false, bool fine = false);
   void vector(device::Vector& place, std::string name, uint32_t size);
   // Tensors that need not be in the file and were read with the configuration.
   void may_have(std::string name) { read_before_.push_back(name + ".weight"); }
@@ -47,6 +47,7 @@ class Weights {
     uint32_t cols;
     std::vector<uint32_t> row_order;
     bool bias;
+    bool fine;  // as in LinearSource
     uint64_t file_bytes = 0;
   };
   struct VectorTask {
