@@ -1,7 +1,7 @@
 #pragma once
 // A plan says what one step computes. It is a value, filled by Scheduler::plan in memory that the pipeline's slot owns
 // and reuses, immutable from launch to commit, and it is a delta: sequences that joined or left the device's slots
-// since the last plan are listed once. The field names follow engineering.md 1.1.
+// since the last plan are listed once.
 #include <cstdint>
 #include <span>
 #include <vector>
