@@ -23,7 +23,8 @@ bool scan(const float* y, uint32_t n, float* block_max) {
   uint32_t i = 0;
   for (; i + kSampleBlock <= n; i += kSampleBlock) {
     const Lanes a = load(y + i), b = load(y + i + 16), c = load(y + i + 32), d = load(y + i + 48);
-    nan |= any_nan(a) | any_nan(b) | any_nan(c) | any_nan(d);
+    const int nans = int{any_nan(a)} + int{any_nan(b)} + int{any_nan(c)} + int{any_nan(d)};
+    nan |= nans != 0;
     block_max[i / kSampleBlock] = fold_max(max(max(a, b), max(c, d)));
   }
   if (i < n) {

@@ -36,7 +36,7 @@ class Weights {
               std::vector<uint32_t> row_order = {}, bool bias = false, bool fine = false);
   void vector(device::Vector& place, std::string name, uint32_t size);
   // Tensors that need not be in the file and were read with the configuration.
-  void may_have(std::string name) { read_before_.push_back(name + ".weight"); }
+  void may_have(const std::string& name) { read_before_.push_back(name + ".weight"); }
 
   Result<void> load();
 
