@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#if defined(__SANITIZE_THREAD__)
+#include <tbb/global_control.h>
+#endif
+
 namespace heddle::model {
 
 const FamilyBlocks& blocks_of(Family family) {
@@ -27,6 +31,10 @@ uint64_t Model::weight_bytes() const {
 
 Result<std::unique_ptr<Model>> load_model(const GgufSet& files, const ModelConfig& config, device::Device& device,
                                           uint32_t n_positions) {
+#if defined(__SANITIZE_THREAD__)
+  // The library of oneTBB is not instrumented: the thread sanitizer would take its hand-overs for races.
+  const tbb::global_control one_thread(tbb::global_control::max_allowed_parallelism, 1);
+#endif
   const FamilyBlocks& family = blocks_of(config.family);
   Decoder decoder;
   Weights weights(files, device, n_positions);
