@@ -102,7 +102,7 @@ void Service::chat_completions(HttpRequest request, Sink sink) {
   job->http = std::move(request);
   job->sink = std::move(sink);
   const size_t bytes = text_bytes(job->chat.messages);
-  run(std::move(job), bytes);
+  run(job, bytes);
 }
 
 void Service::completions(HttpRequest request, Sink sink) {
@@ -123,10 +123,10 @@ void Service::completions(HttpRequest request, Sink sink) {
   for (const PromptInput& prompt : job->prompts) {
     if (const auto* text = std::get_if<std::string>(&prompt)) bytes += text->size();
   }
-  run(std::move(job), bytes);
+  run(job, bytes);
 }
 
-void Service::run(std::shared_ptr<Job> job, size_t bytes) {
+void Service::run(const std::shared_ptr<Job>& job, size_t bytes) {
   job->http.body = {};
   if (ApiResult<void> size = check_text_size(bytes / std::max<size_t>(1, job->prompts.size())); !size)
     return job->sink->reply(error_reply(size.error()));
@@ -159,12 +159,13 @@ void Service::run(std::shared_ptr<Job> job, size_t bytes) {
     if (!job->encoded) return job->sink->reply(error_reply(job->encoded.error()));
     submit(*job);
   };
-  if (bytes <= kInlineTextBytes) {
-    encode();
-    then();
-  } else {
-    offload_.submit(encode, then);
-  }
+  encode_then(bytes, encode, then);
+}
+
+void Service::encode_then(size_t text_bytes, std::function<void()> encode, std::function<void()> then) {
+  if (text_bytes > kInlineTextBytes) return offload_.submit(std::move(encode), std::move(then));
+  encode();
+  then();
 }
 
 void Service::submit(Job& job) {
@@ -283,7 +284,7 @@ ApiResult<std::vector<TokenId>> Service::encode_chat(const text::ChatInput& inpu
   return std::move(*ids);
 }
 
-void Service::models(HttpRequest, Sink sink) {
+void Service::models(const HttpRequest&, const Sink& sink) {
   std::string body = "{\"object\":\"list\",\"data\":[";
   for (size_t i = 0; i < config_.served_names.size(); ++i) {
     if (i > 0) body += ',';

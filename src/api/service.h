@@ -3,6 +3,7 @@
 // (long texts are rendered and tokenised on the offload thread, on const data). Handlers never block and answer every
 // request.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,9 +39,9 @@ class Service {
 
   void chat_completions(HttpRequest request, Sink sink);
   void completions(HttpRequest request, Sink sink);
-  void models(HttpRequest request, Sink sink);
-  void tokenize(HttpRequest request, Sink sink);
-  void detokenize(HttpRequest request, Sink sink);
+  void models(const HttpRequest& request, const Sink& sink);
+  void tokenize(const HttpRequest& request, const Sink& sink);
+  void detokenize(const HttpRequest& request, const Sink& sink);
 
  private:
   struct Job;
@@ -48,7 +49,9 @@ class Service {
   ApiResult<std::vector<TokenId>> encode_chat(const text::ChatInput& input, bool add_special) const;
   ApiResult<std::vector<TokenId>> encode_text(std::string_view text, bool add_special) const;
   ApiResult<void> check_text_size(size_t bytes) const;
-  void run(std::shared_ptr<Job> job, size_t text_bytes);
+  // encode() here when the text is short, else on the offload thread; then() on the loop.
+  void encode_then(size_t text_bytes, std::function<void()> encode, std::function<void()> then);
+  void run(const std::shared_ptr<Job>& job, size_t text_bytes);
   void submit(Job& job);
   ApiResult<uint32_t> max_tokens_for(const GenerationFields& fields, size_t n_prompt,
                                      std::vector<std::string>& warnings) const;

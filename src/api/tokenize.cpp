@@ -21,7 +21,7 @@ const Field<TokenizeFields> kFields[] = {
 
 }  // namespace
 
-void Service::tokenize(HttpRequest request, Sink sink) {
+void Service::tokenize(const HttpRequest& request, const Sink& sink) {
   ApiResult<json::object> body = parse_body(request);
   if (!body) return sink->reply(error_reply(body.error()));
   FieldReader reader(*body);
@@ -37,7 +37,6 @@ void Service::tokenize(HttpRequest request, Sink sink) {
     ApiResult<std::vector<TokenId>> ids;
   };
   auto work = std::make_shared<Work>();
-  size_t bytes = request.body.size();
   if (is_chat) {
     std::vector<std::string> warnings;
     auto input = read_chat_input(reader, warnings);
@@ -74,15 +73,10 @@ void Service::tokenize(HttpRequest request, Sink sink) {
     out += '}';
     sink->reply({200, "application/json", std::move(out), {}});
   };
-  if (bytes <= 8 * 1024) {
-    encode();
-    then();
-  } else {
-    offload_.submit(encode, then);
-  }
+  encode_then(request.body.size(), encode, then);
 }
 
-void Service::detokenize(HttpRequest request, Sink sink) {
+void Service::detokenize(const HttpRequest& request, const Sink& sink) {
   ApiResult<json::object> body = parse_body(request);
   if (!body) return sink->reply(error_reply(body.error()));
   FieldReader reader(*body);

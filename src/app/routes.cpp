@@ -38,8 +38,7 @@ HttpReply health(const ServerState& state) {
 }  // namespace
 
 void add_routes(ServerState& state) {
-  using Endpoint = void (api::Service::*)(HttpRequest, Sink);
-  const auto when_ready = [&state](Endpoint endpoint) {
+  const auto when_ready = [&state](auto endpoint) {
     return [&state, endpoint](HttpRequest request, Sink sink) {
       if (state.service == nullptr) return sink->reply(not_ready(state));
       ((*state.service).*endpoint)(std::move(request), std::move(sink));
