@@ -40,6 +40,12 @@ void BlockPool::set_hashed(BlockId id, bool hashed) {
   block.hashed = hashed;
 }
 
+void BlockPool::forget_hashes() {
+  HEDDLE_CHECK_OP(n_held(), ==, 0u);
+  for (Block& block : blocks_) block.hashed = false;
+  n_cached_ = 0;
+}
+
 std::vector<BlockId> BlockPool::free_list() const {
   std::vector<BlockId> list;
   for (uint32_t i = blocks_.back().next; i != n_total(); i = blocks_[i].next) list.emplace_back(i);

@@ -25,6 +25,8 @@ class BlockPool {
   // One reference less; at none, the block goes to its place in the free list.
   void release(BlockId id);
   void set_hashed(BlockId id, bool hashed);
+  // No block has a hash any more. While none is held; the free list keeps its order.
+  void forget_hashes();
 
   bool hashed(BlockId id) const { return blocks_[id.value].hashed; }
   uint32_t references(BlockId id) const { return blocks_[id.value].references; }

@@ -33,7 +33,7 @@ std::optional<PrefixCache::Entry> PrefixCache::find(const Key& key) const {
 }
 
 PrefixCache::Inserted PrefixCache::insert(BlockId block, const Key& key) {
-  if (const std::optional<Entry> same = find(key)) return {same->content, false};
+  if (const std::optional<Entry> same = find(key)) return {same->content, false, same->block};
   Slot& slot = slots_[block.value];
   HEDDLE_CHECK_OP(slot.content, ==, 0u);
   slot.hash = key.hash;
@@ -46,7 +46,7 @@ PrefixCache::Inserted PrefixCache::insert(BlockId block, const Key& key) {
   slot.next = head;
   head = block.value;
   ++n_entries_;
-  return {slot.content, true};
+  return {slot.content, true, block};
 }
 
 void PrefixCache::erase(BlockId block) {
@@ -61,6 +61,15 @@ void PrefixCache::erase(BlockId block) {
   slot.content = slot.parent = 0;
   slot.domain.reset();
   --n_entries_;
+}
+
+void PrefixCache::clear() {
+  std::ranges::fill(buckets_, kNone);
+  for (Slot& slot : slots_) {
+    slot.content = slot.parent = 0;
+    slot.domain.reset();
+  }
+  n_entries_ = 0;
 }
 
 }  // namespace heddle::sched

@@ -33,14 +33,17 @@ class PrefixCache {
   PrefixCache(uint32_t n_blocks, uint32_t block_size);
 
   std::optional<Entry> find(const Key& key) const;
-  // Puts the block under the key and returns its content. If an equal content is there already, that one is returned
-  // and the block stays out (inserted = false): duplicates are not merged, since launched steps refer to either.
+  // Puts the block, which has no entry yet, under the key. If an equal content is there already, that entry is returned
+  // and the block stays out (inserted = false).
   struct Inserted {
     ContentId content = 0;
     bool inserted = false;
+    BlockId block;  // that has the content now
   };
   Inserted insert(BlockId block, const Key& key);
   void erase(BlockId block);
+  void clear();
+  ContentId content(BlockId block) const { return slots_[block.value].content; }  // 0: the block has no entry
   size_t size() const { return n_entries_; }
 
  private:

@@ -44,6 +44,7 @@ Hash128 hash_domain(uint64_t seed, const PrefixDomain& domain) {
   Mixer mixer{seed ^ kLow, seed ^ kHigh};
   mixer.text(0, domain.model);
   mixer.text(1, domain.salt);
+  mixer.text(2, domain.adapter);
   return mixer.finish();
 }
 

@@ -18,8 +18,9 @@ struct Hash128 {
 // Two prompts may share blocks only if their domains are equal. Fields are hashed in order, each after its length and
 // its position, so that equal text in different fields gives different domains.
 struct PrefixDomain {
-  std::string model;  // fingerprint of weights and configuration
-  std::string salt;   // the request's cache_salt
+  std::string model;         // fingerprint of weights and configuration
+  std::string salt;          // the request's cache_salt
+  std::string adapter = {};  // what is added to the weights, e.g. a LoRA's name and path; empty: nothing
   bool operator==(const PrefixDomain&) const = default;
 };
 
