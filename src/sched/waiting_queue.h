@@ -1,7 +1,12 @@
 #pragma once
-// Sequences that wait for room, first in the order that the policy gave them. Intrusive: every operation is O(1), so
-// that a thousand clients that hang up at once cost a thousand steps. Loop thread only.
+// Sequences that wait, in one or several lines (a policy that serves tenants in turn has a line for each), each line in
+// the order of its keys. A deferred sequence keeps its place and is passed over: ready ones and deferred ones of a line
+// are two ordered sets. Intrusive: no allocation per sequence, O(log n) for every operation, so that a thousand clients
+// that hang up at once cost a thousand short steps. Loop thread only.
+#include <boost/intrusive/set.hpp>
 #include <cstdint>
+#include <deque>
+#include <vector>
 
 #include "base/check.h"
 #include "sched/sequence.h"
@@ -10,33 +15,33 @@ namespace heddle::sched {
 
 class WaitingQueue {
  public:
-  Sequence* head() const { return head_; }
-  uint32_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
+  struct ByKey {
+    bool operator()(const Sequence& a, const Sequence& b) const { return a.key < b.key; }
+  };
+  using Hook = boost::intrusive::member_hook<Sequence, boost::intrusive::set_member_hook<>, &Sequence::hook>;
+  using Ordered = boost::intrusive::set<Sequence, Hook, boost::intrusive::compare<ByKey>>;
 
-  void push_back(Sequence& s) { link(s, tail_, nullptr); }
-  void push_front(Sequence& s) { link(s, nullptr, head_); }
+  // `line` is remembered by the caller's policy; the sequence's key is set and differs from all others of its line.
+  void push(Sequence& s, uint32_t line);
+  void remove(Sequence& s, uint32_t line);
+  // Sets the reason and moves the sequence between ready and deferred.
+  void defer(Sequence& s, uint32_t line, Deferral deferral);
 
-  void remove(Sequence& s) {
-    HEDDLE_CHECK(s.previous ? s.previous->next == &s : head_ == &s);
-    (s.previous ? s.previous->next : head_) = s.next;
-    (s.next ? s.next->previous : tail_) = s.previous;
-    s.previous = s.next = nullptr;
-    --size_;
-  }
+  uint32_t n_lines() const { return static_cast<uint32_t>(lines_.size()); }
+  const Ordered& ready(uint32_t line) const { return lines_[line].ready; }
+  uint32_t n_ready() const { return n_ready_; }
+  uint32_t n_deferred() const { return n_deferred_; }
+  uint32_t size() const { return n_ready_ + n_deferred_; }
+  // The first ready one of a line, or null.
+  Sequence* head(uint32_t line) const;
+  std::vector<const Sequence*> in_order() const;  // line by line, deferred ones in their places; for tests and views
 
  private:
-  void link(Sequence& s, Sequence* previous, Sequence* next) {
-    s.previous = previous;
-    s.next = next;
-    (previous ? previous->next : head_) = &s;
-    (next ? next->previous : tail_) = &s;
-    ++size_;
-  }
-
-  Sequence* head_ = nullptr;
-  Sequence* tail_ = nullptr;
-  uint32_t size_ = 0;
+  struct Line {
+    Ordered ready, deferred;
+  };
+  std::deque<Line> lines_;  // never moves: the sets' headers are pointed to
+  uint32_t n_ready_ = 0, n_deferred_ = 0;
 };
 
 }  // namespace heddle::sched
