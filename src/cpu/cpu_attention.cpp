@@ -165,7 +165,7 @@ void CpuDevice::rope_store(device::Queue&, const device::AttentionSpec& spec, co
       .qkv = qkv.data,
       .n_rows = qkv.rows,
       .step = rows_per_chunk(qkv.rows, ns, team_.n_threads()),
-      .table = rope_[spec.rope_table].get(),
+      .table = weights_->rope[spec.rope_table].get(),
       .ops = &ops_,
       .q_norm = spec.q_norm.size == 0 ? nullptr : spec.q_norm.data,
       .k_norm = spec.k_norm.size == 0 ? nullptr : spec.k_norm.data,

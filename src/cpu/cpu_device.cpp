@@ -27,13 +27,21 @@ size_t cells_bytes(uint32_t rows, uint32_t cols, device::TensorUse use) {
 }  // namespace
 
 CpuDevice::CpuDevice(Team& team, CpuOptions options)
+    : CpuDevice(team, std::move(options), std::make_shared<CpuWeights>()) {}
+
+CpuDevice::CpuDevice(Team& team, CpuOptions options, std::shared_ptr<CpuWeights> weights)
     : team_(team),
       options_(std::move(options)),
+      weights_(std::move(weights)),
       ops_(op_kernels_of(options_.isa)),
       attend_(attend_kernels_of(options_.isa)),
       queue_(*this) {}
 
 CpuDevice::~CpuDevice() { finish(); }
+
+std::unique_ptr<CpuDevice> CpuDevice::sibling() const {
+  return std::unique_ptr<CpuDevice>(new CpuDevice(team_, options_, weights_));
+}
 
 void CpuDevice::finish() {
   flush();
@@ -43,12 +51,18 @@ void CpuDevice::finish() {
 void CpuDevice::CpuQueue::on_done(std::function<void()> done) {
   device_.flush();
   device_.team_.on_done(std::move(done));
-  device_.memory_.close(device_.team_.n_appended());
+  device_.last_command_ = device_.team_.n_appended();
+  device_.memory_.close(device_.last_command_);
   device_.plans_.clear();
 }
 
+void CpuDevice::CpuQueue::submit() {
+  device_.flush();
+  device_.team_.publish();
+}
+
 Result<std::unique_ptr<device::Linear>> CpuDevice::make_linear(const device::LinearSource& source) {
-  auto packed = PackedLinear::plan(source, options_.compute, weights_);
+  auto packed = PackedLinear::plan(source, options_.compute, weights_->memory);
   if (!packed) return tl::unexpected(std::move(packed.error()));
   const uint32_t n_panels = packed->n_panels();
   const size_t panel_bytes = std::max<size_t>(1, packed->bytes() / std::max(1u, n_panels));
@@ -56,7 +70,7 @@ Result<std::unique_ptr<device::Linear>> CpuDevice::make_linear(const device::Lin
   tbb::parallel_for(0u, (n_panels + grain - 1) / grain, [&](uint32_t task) {
     packed->pack_panels(source, task * grain, std::min((task + 1) * grain, n_panels));
   });
-  if (packed->reads_cells()) reads_cells_.store(true, std::memory_order_relaxed);
+  if (packed->reads_cells()) weights_->reads_cells.store(true, std::memory_order_relaxed);
   return std::make_unique<CpuLinear>(std::move(*packed), source.bias, source.fine);
 }
 
@@ -64,16 +78,17 @@ device::Vector CpuDevice::make_vector(std::span<const float> values) {
   auto copy = std::make_unique<float[]>(values.size());
   std::copy(values.begin(), values.end(), copy.get());
   const device::Vector vector{copy.get(), static_cast<uint32_t>(values.size())};
-  const std::lock_guard lock(vectors_mutex_);
-  vectors_.push_back(std::move(copy));
+  const std::lock_guard lock(weights_->vectors_mutex);
+  weights_->vectors.push_back(std::move(copy));
   return vector;
 }
 
 uint32_t CpuDevice::rope_table(const device::RopeSpec& spec, uint32_t head_dim, uint32_t n_positions) {
-  for (uint32_t i = 0; i < rope_.size(); ++i)
-    if (rope_[i]->serves(spec, head_dim) && rope_[i]->n_positions() >= n_positions) return i;
-  rope_.push_back(std::make_unique<RopeTable>(spec, head_dim, n_positions));
-  return static_cast<uint32_t>(rope_.size() - 1);
+  auto& rope = weights_->rope;
+  for (uint32_t i = 0; i < rope.size(); ++i)
+    if (rope[i]->serves(spec, head_dim) && rope[i]->n_positions() >= n_positions) return i;
+  rope.push_back(std::make_unique<RopeTable>(spec, head_dim, n_positions));
+  return static_cast<uint32_t>(rope.size() - 1);
 }
 
 void CpuDevice::allocate_kv(std::span<const device::KvSpec> layers, uint32_t n_blocks, uint32_t block_size) {
@@ -84,6 +99,8 @@ void CpuDevice::allocate_kv(std::span<const device::KvSpec> layers, uint32_t n_b
 
 void CpuDevice::allocate_slots(uint32_t n_slots, uint32_t vocab_size) {
   finish();
+  n_slots_ = n_slots;
+  vocab_size_ = vocab_size;
   sampler_ = std::make_unique<Sampler>(n_slots, vocab_size, options_.isa);
 }
 
@@ -93,6 +110,20 @@ void CpuDevice::allocate_arenas(uint32_t n_arenas, size_t bytes_each) {
   arenas_.resize(n_arenas);
   for (Arena& arena : arenas_) arena.memory = MappedMemory(bytes_each);
   team_.reserve_scratch(kGateScratch);
+}
+
+void CpuDevice::release_memory() {
+  // What siblings have in the queue is none of this device's business; waiting for it would hold the loop up.
+  HEDDLE_CHECK(held_.packed == nullptr);
+  HEDDLE_CHECK_OP(team_.n_completed(), >=, last_command_);
+  kv_.forget();
+  for (Arena& arena : arenas_) {
+    arena.memory.forget();
+    arena.companions.clear();
+    arena.used = arena.n_companions = 0;
+  }
+  memory_.clear();
+  if (sampler_ != nullptr) sampler_ = std::make_unique<Sampler>(n_slots_, vocab_size_, options_.isa);
 }
 
 void CpuDevice::reset_arena(uint32_t arena) {

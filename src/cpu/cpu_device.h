@@ -1,29 +1,29 @@
 #pragma once
-// The CPU device: ops become commands of the worker team. Owner: the runner; loop thread only, but for make_linear and
-// make_vector, which may run on several threads before the first step. Arguments are trusted (HEDDLE_CHECK). Ops
-// allocate nothing once the first steps have sized the recycled memory.
+// The CPU device: ops become commands of the worker team. Owner: the runner; loop thread only, but for loading
+// (make_linear, make_vector, rope_table), which may run elsewhere while no device of the same weights computes.
+// Arguments are trusted (HEDDLE_CHECK). Ops allocate nothing once the first steps have sized the recycled memory.
+//
+// Data parallel engines have a device each: siblings share the weights and the team, whose queue takes their commands
+// as they come; KV cache, slots, arenas and everything that a step under way needs are a device's own.
 //
 // Which op leaves quantised rows behind: norm, add_norm, attend and gated, when their output was made with
 // TensorUse::linear_input; linear() quantises other inputs in a command of its own. Whether a tensor's cells are those
 // of its present values is known here, on the loop, when ops are appended: queue order is append order.
-#include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "cpu/act_cell.h"
 #include "cpu/attend_plan.h"
 #include "cpu/cpu_count.h"
+#include "cpu/cpu_weights.h"
 #include "cpu/isa.h"
 #include "cpu/kernels.h"
 #include "cpu/kv_cache.h"
 #include "cpu/linear.h"
-#include "cpu/rope_table.h"
 #include "cpu/sampler.h"
 #include "cpu/step_memory.h"
 #include "cpu/team.h"
-#include "cpu/weight_memory.h"
 #include "device/device.h"
 
 namespace heddle::cpu {
@@ -39,6 +39,10 @@ class CpuDevice final : public device::Device {
   // The team is shared by all devices of the process, and outlives them.
   CpuDevice(Team& team, CpuOptions options);
   ~CpuDevice() override;  // waits for what was appended
+  // Another device that computes with the weights of this one, now and after they were loaded again.
+  std::unique_ptr<CpuDevice> sibling() const;
+  // Gives back everything that was loaded: no Linear, Vector or rotary table may be used any more, by siblings neither.
+  void unload() { weights_->clear(); }
 
   Result<std::unique_ptr<device::Linear>> make_linear(const device::LinearSource& source) override;
   device::Vector make_vector(std::span<const float> values) override;
@@ -51,11 +55,13 @@ class CpuDevice final : public device::Device {
   size_t tensor_bytes(uint32_t rows, uint32_t cols, device::TensorUse use) const override;
 
   device::Queue& queue() override { return queue_; }
+  void release_memory() override;
 
   void join(device::Queue&, SlotId, const device::SlotSampling&, std::span<const TokenId> prompt,
             std::span<const TokenId> generated) override;
   void leave(device::Queue&, SlotId) override;
 
+  void copy_blocks(device::Queue&, std::span<const device::BlockCopy> copies) override;
   void embed(device::Queue&, const device::Linear& table, const device::Batch&, float scale,
              device::Tensor out) override;
   void norm(device::Queue&, device::Tensor x, device::Vector weight, float epsilon, device::Tensor out) override;
@@ -78,12 +84,14 @@ class CpuDevice final : public device::Device {
   // For tests and the memory plan.
   std::span<std::byte> kv_memory() const { return kv_.memory(); }
   size_t step_memory_bytes() const { return memory_.allocated(); }
+  size_t weight_bytes() const { return weights_->memory.allocated(); }
 
  private:
   class CpuQueue final : public device::Queue {
    public:
     explicit CpuQueue(CpuDevice& device) : device_(device) {}
     void on_done(std::function<void()> done) override;
+    void submit() override;
 
    private:
     CpuDevice& device_;
@@ -132,22 +140,22 @@ class CpuDevice final : public device::Device {
   void append_norm(device::Tensor x, const float* y, device::Vector weight, float epsilon, device::Tensor out);
   void append_sampler(Sampler::Command& command);
 
+  CpuDevice(Team& team, CpuOptions options, std::shared_ptr<CpuWeights> weights);
+
   Team& team_;
   const CpuOptions options_;
+  const std::shared_ptr<CpuWeights> weights_;
   const OpKernels& ops_;
   const AttendKernels& attend_;
   CpuQueue queue_;
-  WeightMemory weights_;
-  std::mutex vectors_mutex_;
-  std::vector<std::unique_ptr<float[]>> vectors_;
-  std::atomic<bool> reads_cells_{false};  // some Linear multiplies with quantised activations
-  std::vector<std::unique_ptr<RopeTable>> rope_;
   KvCache kv_;
+  uint32_t n_slots_ = 0, vocab_size_ = 0;
   std::unique_ptr<Sampler> sampler_;
   std::vector<Arena> arenas_;
   StepMemory memory_;
   HeldLinear held_;
   std::vector<KnownPlan> plans_;  // of the step being appended
+  uint64_t last_command_ = 0;     // of the team, appended before the last on_done
 };
 
 }  // namespace heddle::cpu

@@ -23,8 +23,35 @@ double CpuDevice::slow() const { return slowness(options_.isa); }
 ActCell* CpuDevice::cells_to_write(const device::Tensor& t) {
   if (t.aux == nullptr) return nullptr;
   Companion& c = *companion(t);
-  c.fresh = reads_cells_.load(std::memory_order_relaxed);
+  c.fresh = weights_->reads_cells.load(std::memory_order_relaxed);
   return c.fresh ? c.cells : nullptr;
+}
+
+void CpuDevice::copy_blocks(device::Queue&, std::span<const device::BlockCopy> copies) {
+  flush();
+  if (copies.empty()) return;
+  for (const device::BlockCopy& copy : copies) {
+    HEDDLE_CHECK_OP(copy.from.value, <, kv_.n_blocks());
+    HEDDLE_CHECK_OP(copy.to.value, <, kv_.n_blocks());
+  }
+  struct Args {
+    const device::BlockCopy* copies;
+    const KvCache* kv;
+    uint32_t pieces;  // of a block
+    RowChunks rows;   // a row is a piece of a block
+  };
+  static constexpr size_t kPiece = size_t{32} << 10;
+  const auto pieces = static_cast<uint32_t>((kv_.block_stride() + kPiece - 1) / kPiece);
+  const double ns = kMoveNs * kPiece / sizeof(float) + kRowNs;
+  const RowChunks rows = chunk_rows(static_cast<uint32_t>(copies.size()) * pieces, ns, team_.n_threads());
+  team_.append<Args>(rows.chunks(), {copies.data(), &kv_, pieces, rows}, [](const Args& a, uint32_t chunk, Worker&) {
+    for (uint32_t r = a.rows.first(chunk); r < a.rows.last(chunk); ++r) {
+      const device::BlockCopy& copy = a.copies[r / a.pieces];
+      const size_t at = r % a.pieces * kPiece;
+      const size_t bytes = std::min(kPiece, a.kv->block_stride() - at);
+      std::memcpy(a.kv->block(copy.to) + at, a.kv->block(copy.from) + at, bytes);
+    }
+  });
 }
 
 void CpuDevice::embed(device::Queue&, const device::Linear& table, const device::Batch& batch, float scale,

@@ -33,6 +33,7 @@ void KvCache::allocate(std::span<const device::KvSpec> layers, uint32_t n_blocks
   HEDDLE_CHECK(element_bytes == sizeof(uint16_t) || element_bytes == sizeof(float));
   HEDDLE_CHECK(block_size > 0 && block_size % kPositionTile == 0);
   block_size_ = block_size;
+  n_blocks_ = n_blocks;
   block_stride_ = block_bytes(layers, block_size, element_bytes);
   layers_.clear();
   size_t at = 0;

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/ids.h"
 #include "cpu/mapped_memory.h"
 #include "device/attention.h"
 
@@ -23,6 +24,8 @@ class KvCache {
   void allocate(std::span<const device::KvSpec> layers, uint32_t n_blocks, uint32_t block_size,
                 uint32_t element_bytes = 2);
 
+  void forget() { memory_.forget(); }  // contents are lost, memory goes back to the system
+
   // Bytes of a block of these layers; what allocate() takes for each.
   static size_t block_bytes(std::span<const device::KvSpec> layers, uint32_t block_size, uint32_t element_bytes = 2);
 
@@ -30,6 +33,9 @@ class KvCache {
   size_t block_stride() const { return block_stride_; }
   const device::KvSpec& layer(uint32_t layer) const { return layers_[layer].spec; }
   size_t n_layers() const { return layers_.size(); }
+  uint32_t n_blocks() const { return n_blocks_; }
+  // All layers of a block: block_stride() bytes.
+  std::byte* block(BlockId id) const { return memory_.data() + id.value * block_stride_; }
   // Block 0's part of a layer and kv head.
   uint8_t* k(uint32_t layer, uint32_t head) const;
   uint8_t* v(uint32_t layer, uint32_t head) const;
@@ -47,6 +53,7 @@ class KvCache {
   std::vector<Layer> layers_;
   size_t block_stride_ = 0;
   uint32_t block_size_ = 0;
+  uint32_t n_blocks_ = 0;
 };
 
 }  // namespace heddle::cpu

@@ -40,6 +40,11 @@ MappedMemory& MappedMemory::operator=(MappedMemory&& other) noexcept {
   return *this;
 }
 
+void MappedMemory::forget() {
+  if (size_ > 0 && madvise(data_, size_, MADV_DONTNEED) != 0)
+    check_failed(__FILE__, __LINE__, "madvise", fmt::format("{} bytes: {}", size_, std::strerror(errno)));
+}
+
 MappedMemory::~MappedMemory() {
   if (data_ != nullptr) munmap(data_, size_);
 }

@@ -16,6 +16,7 @@ class MappedMemory {
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
+  void forget();  // its pages go back to the system; it reads as zeros again
 
  private:
   std::byte* data_ = nullptr;

@@ -21,6 +21,7 @@ class StepMemory {
   // What was taken so far is in use until `n_commands` commands have run.
   void close(uint64_t n_commands);
   size_t allocated() const;
+  void clear() { pages_.clear(); }  // only when nothing taken is in use
 
  private:
   static constexpr size_t kPageBytes = size_t{256} << 10;

@@ -20,8 +20,12 @@ constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; 
 
 }  // namespace
 
-WeightMemory::~WeightMemory() {
+WeightMemory::~WeightMemory() { clear(); }
+
+void WeightMemory::clear() {
+  const std::lock_guard lock(mutex_);
   for (const Slab& slab : slabs_) munmap(slab.data, slab.size);
+  slabs_.clear();
 }
 
 Result<std::byte*> WeightMemory::allocate(size_t bytes) {

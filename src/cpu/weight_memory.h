@@ -1,7 +1,7 @@
 #pragma once
 // Where packed weights live: large anonymous mappings, aligned to and advised for huge pages, so that a model's many
 // small matrices share them and a decode step does not walk page tables. Memory is given out in order and freed as a
-// whole, when the device that owns this goes. allocate() may be called from several threads. Zero-filled. Running out
+// whole, by clear() or when the owner goes. allocate() may be called from several threads. Zero-filled. Running out
 // of address space or memory is an Error (the memory plan was checked before loading).
 #include <cstddef>
 #include <mutex>
@@ -21,6 +21,7 @@ class WeightMemory {
   // 64-byte aligned, with at least 64 bytes of readable memory behind it.
   Result<std::byte*> allocate(size_t bytes);
   size_t allocated() const;  // bytes given out so far
+  void clear();              // unmaps all of it
 
  private:
   struct Slab {

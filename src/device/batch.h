@@ -25,7 +25,14 @@ struct Batch {
   std::span<const int32_t>
       positions;                      // [n_rows] rotary position (apart from the KV index: other axes come with images)
   std::span<const uint32_t> row_seq;  // [n_rows] index into seqs
-  std::span<const uint32_t> head_rows;  // rows for which logits are wanted, ascending; the head runs for these alone
+  // Rows for which logits are wanted: the head runs for these alone, in this order. A row may come several times:
+  // sampling changes a row of logits in place, so sequences that sample from one row have a copy each.
+  std::span<const uint32_t> head_rows;
+};
+
+// The K and V of block `from`, all layers, become those of block `to`.
+struct BlockCopy {
+  BlockId from, to;
 };
 
 }  // namespace heddle::device

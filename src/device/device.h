@@ -51,6 +51,8 @@ class Queue {
   virtual ~Queue() = default;
   // Calls `done` on the loop after everything appended so far has run. Work is handed to the device by this call.
   virtual void on_done(std::function<void()> done) = 0;
+  // Hands over what was appended so far, where on_done is yet to come: the host has something to do in between.
+  virtual void submit() = 0;
 };
 
 class Device {
@@ -75,12 +77,19 @@ class Device {
 
   virtual Queue& queue() = 0;
 
+  // Gives the memory of KV and arenas back to the system; contents are lost, and every slot is empty. The same shapes
+  // are there again, zeroed, at their next use. Only with nothing in the queue.
+  virtual void release_memory() = 0;
+
   // ---- slots: sampling state of a sequence, resident on the device. Takes effect in queue order.
   virtual void join(Queue&, SlotId, const SlotSampling&, std::span<const TokenId> prompt,
                     std::span<const TokenId> generated) = 0;
   virtual void leave(Queue&, SlotId) = 0;
 
   // ---- ops
+  // Each block's K and V of all layers. No block is written twice, none is both read and written. `copies` lives until
+  // on_done.
+  virtual void copy_blocks(Queue&, std::span<const BlockCopy> copies) = 0;
   virtual void embed(Queue&, const Linear& table, const Batch&, float scale, Tensor out) = 0;  // [n_rows, hidden]
   virtual void norm(Queue&, Tensor x, Vector weight, float epsilon, Tensor out) = 0;           // out = rms(x) * w
   virtual void add_norm(Queue&, Tensor x, Tensor y, Vector weight, float epsilon,

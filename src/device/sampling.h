@@ -1,7 +1,8 @@
 #pragma once
 // The sampling contract: what a slot knows, and what happens to a row of logits, in this order (vLLM's order):
 //   1. raw logits; NaN anywhere in the row -> token -1 and the nan flag, nothing else
-//   2. logit_bias added; end tokens masked to -inf while fewer than min_tokens were generated
+//   2. logit_bias added; end tokens masked to -inf while fewer than min_tokens were generated; then tokens outside the
+//      row's mask, where it has one
 //   3. repetition penalty over prompt and generated tokens (positive logits divided, negative multiplied), then
 //   frequency
 //      and presence penalties over generated tokens
@@ -40,6 +41,8 @@ struct SampleRow {
   SlotId slot;
   uint32_t logits_row = 0;
   uint32_t token_index = 0;  // how many tokens the sequence generated before this one
+  const uint32_t* mask =
+      nullptr;  // [ceil(vocab / 32)] one bit a token, set: allowed; null: all are. Valid until on_done
 };
 
 struct SampledToken {

@@ -24,22 +24,25 @@ struct DeviceRunner::Step {
   std::vector<int32_t> positions;
   std::vector<uint32_t> row_seq;
   std::vector<uint32_t> head_rows;
+  std::vector<uint32_t> last_rows;  // [plan.seqs]; of a fork: that of the entry that it samples from
   std::vector<device::SampleRow> sample_rows;
+  std::vector<uint32_t> masked;               // indices into sample_rows
   std::vector<device::SampledToken> sampled;  // [sample_rows]
   std::vector<SeqResult> results;             // [plan.seqs]
   std::vector<float> host_logits;             // [head_rows, vocab], if the options ask for it
 };
 
 DeviceRunner::DeviceRunner(boost::asio::any_io_executor loop, std::unique_ptr<device::Device> device,
-                           std::unique_ptr<model::Model> model, const DeviceRunnerOptions& options)
-    : options_(options), device_(std::move(device)), model_(std::move(model)), done_(std::move(loop)) {
+                           std::shared_ptr<ModelWeights> weights, const DeviceRunnerOptions& options)
+    : options_(options), device_(std::move(device)), weights_(std::move(weights)), done_(std::move(loop)) {
   HEDDLE_CHECK_OP(options.pipeline_depth, >=, 1u);
-  const uint32_t vocab = model_->config().vocab_size;
+  weights_->hold();
   const uint32_t rows = options.max_num_batched_tokens;
-  const uint32_t head_rows = std::max(std::min(options.max_num_seqs, rows), std::min(options.all_logits_rows, rows));
-  device_->allocate_kv(model_->kv(), options.n_blocks, options.block_size);
-  device_->allocate_slots(options.max_num_seqs, vocab);
-  device_->allocate_arenas(1, model::activation_bytes(model_->config(), *device_, rows, head_rows));
+  // Every sampler has a slot; with forks there may be more of them than rows.
+  const uint32_t head_rows = std::max(options.max_num_seqs, std::min(options.all_logits_rows, rows));
+  device_->allocate_kv(model().kv(), options.n_blocks, options.block_size);
+  device_->allocate_slots(options.max_num_seqs, model().config().vocab_size);
+  device_->allocate_arenas(1, model::activation_bytes(model().config(), *device_, rows, head_rows));
   for (uint32_t i = 0; i < options.pipeline_depth; ++i) {
     Step& step = *steps_.emplace_back(std::make_unique<Step>());
     step.seqs.reserve(options.max_num_seqs);
@@ -47,14 +50,19 @@ DeviceRunner::DeviceRunner(boost::asio::any_io_executor loop, std::unique_ptr<de
     step.positions.reserve(rows);
     step.row_seq.reserve(rows);
     step.head_rows.reserve(head_rows);
+    step.last_rows.reserve(options.max_num_seqs);
     step.sample_rows.reserve(options.max_num_seqs);
+    step.masked.reserve(options.max_num_seqs);
     step.sampled.reserve(options.max_num_seqs);
     step.results.reserve(options.max_num_seqs);
   }
   done_.expires_at(boost::asio::steady_timer::time_point::max());
 }
 
-DeviceRunner::~DeviceRunner() = default;
+DeviceRunner::~DeviceRunner() {
+  device_.reset();  // waits for what is under way, which reads the weights
+  if (!asleep_) weights_->let_go();
+}
 
 DeviceRunner::Step& DeviceRunner::step(Ticket ticket) const {
   Step& step = *steps_[ticket.number % steps_.size()];
@@ -68,28 +76,23 @@ void DeviceRunner::build_batch(const sched::StepPlan& plan, Step& step) const {
   step.positions.clear();
   step.row_seq.clear();
   step.head_rows.clear();
+  step.last_rows.clear();
   step.sample_rows.clear();
+  step.masked.clear();
   for (const sched::SeqStep& seq : plan.seqs) {
-    HEDDLE_CHECK_OP(seq.n_tokens, >=, 1u);
-    const auto first_row = static_cast<uint32_t>(step.tokens.size());
-    const auto index = static_cast<uint32_t>(step.seqs.size());
-    step.seqs.push_back({seq.slot, first_row, seq.n_tokens, seq.first_position, seq.blocks.data()});
-    if (seq.source == sched::TokenSource::slot) {
-      HEDDLE_CHECK_OP(seq.n_tokens, ==, 1u);
-      step.tokens.push_back(-static_cast<TokenId>(seq.slot.value) - 1);
+    if (seq.n_tokens == 0) {
+      HEDDLE_CHECK_OP(seq.logits_of, <, step.last_rows.size());
+      HEDDLE_CHECK(seq.outputs == sched::Outputs::sample);
+      step.last_rows.push_back(step.last_rows[seq.logits_of]);
     } else {
-      HEDDLE_CHECK_OP(seq.tokens.size(), ==, seq.n_tokens);
-      step.tokens.insert(step.tokens.end(), seq.tokens.begin(), seq.tokens.end());
+      HEDDLE_CHECK_OP(seq.logits_of, ==, sched::kOwnRow);
+      add_rows(seq, step);
+      step.last_rows.push_back(static_cast<uint32_t>(step.tokens.size()) - 1);
     }
-    for (uint32_t i = 0; i < seq.n_tokens; ++i) {
-      step.positions.push_back(static_cast<int32_t>(seq.first_position + i));
-      step.row_seq.push_back(index);
-      const bool last = i + 1 == seq.n_tokens;
-      if (seq.outputs == sched::Outputs::all_logits || (seq.outputs == sched::Outputs::sample && last))
-        step.head_rows.push_back(first_row + i);
-    }
-    if (seq.outputs == sched::Outputs::sample)
-      step.sample_rows.push_back({seq.slot, static_cast<uint32_t>(step.head_rows.size() - 1), seq.token_index});
+    if (seq.outputs != sched::Outputs::sample) continue;
+    step.head_rows.push_back(step.last_rows.back());
+    if (seq.masked) step.masked.push_back(static_cast<uint32_t>(step.sample_rows.size()));
+    step.sample_rows.push_back({seq.slot, static_cast<uint32_t>(step.head_rows.size() - 1), seq.token_index});
   }
   HEDDLE_CHECK_OP(step.tokens.size(), ==, plan.n_rows);
   HEDDLE_CHECK_OP(plan.n_rows, <=, options_.max_num_batched_tokens);
@@ -97,10 +100,29 @@ void DeviceRunner::build_batch(const sched::StepPlan& plan, Step& step) const {
   step.sampled.assign(step.sample_rows.size(), {});
 }
 
+void DeviceRunner::add_rows(const sched::SeqStep& seq, Step& step) const {
+  const auto first_row = static_cast<uint32_t>(step.tokens.size());
+  const auto index = static_cast<uint32_t>(step.seqs.size());
+  step.seqs.push_back({seq.slot, first_row, seq.n_tokens, seq.first_position, seq.blocks.data()});
+  if (seq.source == sched::TokenSource::slot) {
+    HEDDLE_CHECK_OP(seq.n_tokens, ==, 1u);
+    step.tokens.push_back(-static_cast<TokenId>(seq.slot.value) - 1);
+  } else {
+    HEDDLE_CHECK_OP(seq.tokens.size(), ==, seq.n_tokens);
+    step.tokens.insert(step.tokens.end(), seq.tokens.begin(), seq.tokens.end());
+  }
+  for (uint32_t i = 0; i < seq.n_tokens; ++i) {
+    step.positions.push_back(static_cast<int32_t>(seq.first_position + i));
+    step.row_seq.push_back(index);
+    if (seq.outputs == sched::Outputs::all_logits) step.head_rows.push_back(first_row + i);
+  }
+}
+
 Ticket DeviceRunner::launch(const sched::StepPlan& plan) {
   HEDDLE_CHECK_OP(n_launched_ - n_waited_, <, steps_.size());
   HEDDLE_CHECK_OP(n_launched_, ==, n_sampled_);  // the arena is shared: forward n+1 comes after sample n
   HEDDLE_CHECK(!plan.empty());
+  HEDDLE_CHECK(!asleep_);
   Step& step = *steps_[n_launched_ % steps_.size()];
   step.ticket = Ticket{n_launched_++};
   step.plan = &plan;
@@ -111,19 +133,26 @@ Ticket DeviceRunner::launch(const sched::StepPlan& plan) {
   for (const SlotId slot : plan.left) device_->leave(queue, slot);
   for (const sched::SlotJoin& join : plan.joined)
     device_->join(queue, join.slot, *join.sampling, join.prompt, join.generated);
+  device_->copy_blocks(queue, plan.copies);
   device_->reset_arena(0);
   model::Forward forward(*device_, queue, step.batch, 0);
-  step.logits = model_->forward(forward);
+  step.logits = model().forward(forward);
   HEDDLE_CHECK_OP(step.logits.rows, ==, step.head_rows.size());
+  if (!step.masked.empty()) queue.submit();  // it runs while the host makes the masks
   return step.ticket;
 }
 
-void DeviceRunner::sample(Ticket ticket) {
+void DeviceRunner::sample(Ticket ticket, const SampleArgs& args) {
   HEDDLE_CHECK_OP(ticket.number, ==, n_sampled_);
   Step& current = step(ticket);
   HEDDLE_CHECK(current.state == State::forwarded);
   ++n_sampled_;
   current.state = State::sampled;
+  HEDDLE_CHECK_OP(args.masks.size(), ==, current.masked.size());
+  for (size_t i = 0; i < args.masks.size(); ++i) {
+    HEDDLE_CHECK_OP(args.masks[i].size(), ==, (model().config().vocab_size + 31) / 32);
+    current.sample_rows[current.masked[i]].mask = args.masks[i].data();
+  }
 
   device::Queue& queue = device_->queue();
   if ((options_.hash_logits || options_.all_logits_rows > 0) && current.logits.rows > 0) {
@@ -169,6 +198,24 @@ boost::asio::awaitable<Result<StepResult, Fault>> DeviceRunner::wait(Ticket tick
   ++n_waited_;
   current.state = State::free;
   co_return StepResult{current.results, current.begin, current.end};
+}
+
+void DeviceRunner::sleep(SleepLevel level) {
+  HEDDLE_CHECK_OP(n_launched_, ==, n_waited_);
+  if (level == SleepLevel::pause) return;
+  if (!asleep_) {
+    asleep_ = true;
+    device_->release_memory();
+    weights_->release();
+  }
+  if (level == SleepLevel::discard) weights_->drop_file_cache();
+}
+
+boost::asio::awaitable<Result<void>> DeviceRunner::wake_up() {
+  if (!asleep_) co_return Result<void>{};
+  auto acquired = co_await weights_->acquire();
+  if (acquired) asleep_ = false;
+  co_return acquired;
 }
 
 std::span<const float> DeviceRunner::logits(Ticket ticket) const { return step(ticket).host_logits; }

@@ -1,7 +1,8 @@
 #pragma once
 // The runner that computes: a model family on a device. It turns a plan into a batch, appends the forward pass and the
 // sampling to the device's queue, and wakes the step loop when the step's work has run. Owner: the engine; loop thread
-// only. Memory is taken in the constructor: a step reuses the buffers of its place in the pipeline.
+// only. Memory is taken in the constructor: a step reuses the buffers of its place in the pipeline. Runners of data
+// parallel engines share the weights; the device is a runner's own.
 //
 // All steps share one arena. The queue runs in order, and a step is launched only after the one before it was sampled,
 // so a step overwrites activations that nothing reads any more (release-after-flight).
@@ -12,7 +13,7 @@
 
 #include "device/device.h"
 #include "engine/model_runner.h"
-#include "model/model.h"
+#include "engine/model_weights.h"
 
 namespace heddle::engine {
 
@@ -28,20 +29,23 @@ struct DeviceRunnerOptions {
 
 class DeviceRunner final : public ModelRunner {
  public:
-  // `loop` is the executor of the thread that calls. Allocates KV, slots and the arena on the device.
+  // `loop` is the executor of the thread that calls. Allocates KV, slots and the arena on the device, which can compute
+  // with these weights.
   DeviceRunner(boost::asio::any_io_executor loop, std::unique_ptr<device::Device> device,
-               std::unique_ptr<model::Model> model, const DeviceRunnerOptions& options);
+               std::shared_ptr<ModelWeights> weights, const DeviceRunnerOptions& options);
   ~DeviceRunner() override;
 
   Ticket launch(const sched::StepPlan& plan) override;
-  void sample(Ticket ticket) override;
+  void sample(Ticket ticket, const SampleArgs& args) override;
   boost::asio::awaitable<Result<StepResult, Fault>> wait(Ticket ticket) override;
   uint32_t max_in_flight() const override { return options_.pipeline_depth; }
+  void sleep(SleepLevel level) override;
+  boost::asio::awaitable<Result<void>> wake_up() override;
 
   // Raw logits of the rows of sequences that asked for all_logits, in batch order: [rows, vocab]. As long-lived as the
   // StepResult.
   std::span<const float> logits(Ticket ticket) const;
-  const model::Model& model() const { return *model_; }
+  const model::Model& model() const { return weights_->model(); }
   device::Device& device() { return *device_; }
 
  private:
@@ -50,11 +54,13 @@ class DeviceRunner final : public ModelRunner {
 
   Step& step(Ticket ticket) const;
   void build_batch(const sched::StepPlan& plan, Step& step) const;
+  void add_rows(const sched::SeqStep& seq, Step& step) const;
   void finish(Step& step);
 
   DeviceRunnerOptions options_;
   std::unique_ptr<device::Device> device_;
-  std::unique_ptr<model::Model> model_;
+  std::shared_ptr<ModelWeights> weights_;
+  bool asleep_ = false;
   std::vector<std::unique_ptr<Step>> steps_;  // [pipeline_depth], by ticket number
   uint64_t n_launched_ = 0, n_sampled_ = 0, n_waited_ = 0;
   MonotonicTime last_end_{};

@@ -106,8 +106,8 @@ bool DecoderStep::attention(const DecoderLayer& layer) {
 }
 
 void DecoderStep::keep_head_rows() {
+  if (forward_.all_rows_are_head_rows()) return;
   const uint32_t rows = forward_.n_head_rows();
-  if (rows == forward_.n_rows()) return;
   a_.x = forward_.head_rows(a_.x, TensorUse::plain);
   a_.attended = forward_.head_rows(a_.attended, TensorUse::linear_input);
   a_.normed = forward_.tensor(rows, config_.hidden, TensorUse::linear_input);

@@ -44,9 +44,15 @@ class Forward {
   void gated(device::Activation activation, device::Tensor gate_up, device::Tensor out) {
     device_.gated(queue_, activation, gate_up, out);
   }
-  // The rows for which logits are wanted, in a tensor of their own; `x` itself if that is all rows.
+  // The head rows are all rows, each once and in order.
+  bool all_rows_are_head_rows() const {
+    if (n_head_rows() != n_rows()) return false;
+    for (uint32_t i = 0; i < n_head_rows(); ++i)
+      if (batch_.head_rows[i] != i) return false;
+    return true;
+  }
+  // The rows for which logits are wanted, in a tensor of their own.
   device::Tensor head_rows(device::Tensor x, device::TensorUse use) {
-    if (n_head_rows() == x.rows) return x;
     const device::Tensor out = tensor(n_head_rows(), x.cols, use);
     device_.gather_rows(queue_, x, batch_.head_rows, out);
     return out;

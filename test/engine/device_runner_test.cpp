@@ -24,6 +24,8 @@ using sched::TokenSource;
 // A tiny llama on the naive device behind a runner, and plans for it by hand.
 struct Fixture {
   boost::asio::io_context io;
+  std::unique_ptr<Loop> loop = make_loop(io);
+  std::shared_ptr<ModelWeights> weights;
   NaiveDevice* device = nullptr;
   std::unique_ptr<DeviceRunner> runner;
   std::vector<BlockId> blocks[4];
@@ -38,7 +40,8 @@ struct Fixture {
     REQUIRE(config.has_value());
     auto loaded = model::load_model(*files, *config, *naive, 64);
     REQUIRE(loaded.has_value());
-    runner = std::make_unique<DeviceRunner>(io.get_executor(), std::move(naive), std::move(*loaded),
+    weights = std::make_shared<ModelWeights>(io.get_executor(), *loop, std::move(*loaded), WeightSource{});
+    runner = std::make_unique<DeviceRunner>(io.get_executor(), std::move(naive), weights,
                                             DeviceRunnerOptions{.max_num_seqs = 4,
                                                                 .max_num_batched_tokens = 64,
                                                                 .n_blocks = 16,
@@ -78,9 +81,9 @@ struct Fixture {
   }
   void join(StepPlan& plan, uint32_t slot) { plan.joined.push_back({SlotId{slot}, &sampling, {}, {}}); }
 
-  Ticket go(const StepPlan& plan) {
+  Ticket go(const StepPlan& plan, std::span<const TokenMask> masks = {}) {
     const Ticket ticket = runner->launch(plan);
-    runner->sample(ticket);
+    runner->sample(ticket, {.masks = masks});
     return ticket;
   }
   std::vector<SeqResult> wait(Ticket ticket) {

@@ -76,6 +76,7 @@ class NaiveDevice final : public device::Device, private device::Queue {
   }
   void allocate_kv(std::span<const device::KvSpec> layers, uint32_t n_blocks, uint32_t block_size) override {
     block_size_ = block_size;
+    n_blocks_ = n_blocks;
     for (const device::KvSpec& layer : layers)
       kv_.emplace_back(size_t{2} * n_blocks * block_size * layer.n_kv_heads * layer.head_dim,
                        std::numeric_limits<float>::quiet_NaN());
@@ -97,6 +98,12 @@ class NaiveDevice final : public device::Device, private device::Queue {
     return size_t{rows} * cols * sizeof(float);
   }
   device::Queue& queue() override { return *this; }
+  void release_memory() override {
+    trace.push_back("release memory");
+    for (std::vector<float>& layer : kv_) std::fill(layer.begin(), layer.end(), 0.0f);
+    std::fill(last_.begin(), last_.end(), -1);
+    joined.clear();
+  }
 
   void join(Queue&, SlotId slot, const device::SlotSampling& sampling, std::span<const TokenId> prompt,
             std::span<const TokenId> generated) override {
@@ -108,6 +115,14 @@ class NaiveDevice final : public device::Device, private device::Queue {
     joined.erase(slot.value);
   }
 
+  void copy_blocks(Queue&, std::span<const device::BlockCopy> copies) override {
+    trace.push_back(fmt::format("copy {} blocks", copies.size()));
+    for (std::vector<float>& layer : kv_) {
+      const size_t block = layer.size() / n_blocks_;
+      for (const device::BlockCopy& copy : copies)
+        std::copy_n(layer.data() + copy.from.value * block, block, layer.data() + copy.to.value * block);
+    }
+  }
   void embed(Queue&, const device::Linear& table, const device::Batch& batch, float scale,
              device::Tensor out) override {
     note("embed", out);
@@ -231,7 +246,10 @@ class NaiveDevice final : public device::Device, private device::Queue {
               std::span<device::SampledToken> out) override {
     note("sample", {nullptr, static_cast<uint32_t>(rows.size()), logits.cols, nullptr});
     for (size_t i = 0; i < rows.size(); ++i) {
-      const float* y = row(logits, rows[i].logits_row);
+      float* y = row(logits, rows[i].logits_row);
+      if (rows[i].mask != nullptr)
+        for (uint32_t t = 0; t < logits.cols; ++t)
+          if ((rows[i].mask[t / 32] >> t % 32 & 1) == 0) y[t] = -std::numeric_limits<float>::infinity();
       out[i] = poison_logits
                    ? device::SampledToken{-1, true}
                    : device::SampledToken{static_cast<TokenId>(std::max_element(y, y + logits.cols) - y), false};
@@ -255,6 +273,7 @@ class NaiveDevice final : public device::Device, private device::Queue {
     if (defer) return deferred.push_back(std::move(done));
     done();
   }
+  void submit() override {}
   void note(const char* op, device::Tensor t) { trace.push_back(fmt::format("{} [{}, {}]", op, t.rows, t.cols)); }
   static float* row(device::Tensor t, uint32_t r) { return t.data + size_t{r} * t.cols; }
   static void norm_row(const float* x, device::Vector w, float epsilon, float* out, uint32_t n = 0) {
@@ -286,7 +305,7 @@ class NaiveDevice final : public device::Device, private device::Queue {
   std::vector<device::RopeSpec> ropes_;
   std::vector<std::vector<float>> kv_;
   std::vector<TokenId> last_;
-  uint32_t block_size_ = 16;
+  uint32_t block_size_ = 16, n_blocks_ = 0;
   size_t arena_limit_ = 0, arena_used_ = 0;
 };
 

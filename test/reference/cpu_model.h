@@ -99,8 +99,10 @@ class CpuModel {
         team_, cpu::CpuOptions{.isa = options.isa, .compute = options.compute, .threads_why = {}});
     auto model = model::load_model(files, *config, *device, options.n_positions);
     REQUIRE_MESSAGE(model.has_value(), model.error().message);
+    auto weights =
+        std::make_shared<engine::ModelWeights>(io_.get_executor(), *loop_, std::move(*model), engine::WeightSource{});
     runner_ =
-        std::make_unique<engine::DeviceRunner>(io_.get_executor(), std::move(device), std::move(*model),
+        std::make_unique<engine::DeviceRunner>(io_.get_executor(), std::move(device), std::move(weights),
                                                engine::DeviceRunnerOptions{.max_num_seqs = options.max_seqs,
                                                                            .max_num_batched_tokens = options.max_rows,
                                                                            .n_blocks = options.n_blocks,
@@ -115,7 +117,7 @@ class CpuModel {
 
   engine::Ticket launch(const sched::StepPlan& plan) {
     const engine::Ticket ticket = runner_->launch(plan);
-    runner_->sample(ticket);
+    runner_->sample(ticket, {});
     return ticket;
   }
   std::vector<engine::SeqResult> wait(engine::Ticket ticket) {

@@ -40,7 +40,7 @@ class RecordingRunner final : public engine::ModelRunner {
     launched_[ticket.number] = std::move(rows);
     return ticket;
   }
-  void sample(engine::Ticket ticket) override { inner_->sample(ticket); }
+  void sample(engine::Ticket ticket, const engine::SampleArgs& args) override { inner_->sample(ticket, args); }
   boost::asio::awaitable<Result<engine::StepResult, engine::Fault>> wait(engine::Ticket ticket) override {
     Result<engine::StepResult, engine::Fault> result = co_await inner_->wait(ticket);
     if (result) {
@@ -52,6 +52,8 @@ class RecordingRunner final : public engine::ModelRunner {
     co_return result;
   }
   uint32_t max_in_flight() const override { return inner_->max_in_flight(); }
+  void sleep(engine::SleepLevel level) override { inner_->sleep(level); }
+  boost::asio::awaitable<Result<void>> wake_up() override { return inner_->wake_up(); }
 
  private:
   struct Row {
@@ -120,7 +122,9 @@ Outcome run(const Setting& setting, bool one_at_a_time) {
       team, cpu::CpuOptions{.isa = cpu::available_isas().back(), .compute = {}, .threads_why = {}});
   auto model = model::load_model(files, *model_config, *device, kMaxLen);
   REQUIRE(model.has_value());
-  auto runner = std::make_unique<engine::DeviceRunner>(io.get_executor(), std::move(device), std::move(*model),
+  auto weights =
+      std::make_shared<engine::ModelWeights>(io.get_executor(), *loop, std::move(*model), engine::WeightSource{});
+  auto runner = std::make_unique<engine::DeviceRunner>(io.get_executor(), std::move(device), std::move(weights),
                                                        engine::DeviceRunnerOptions{.max_num_seqs = kRequests,
                                                                                    .max_num_batched_tokens = 512,
                                                                                    .n_blocks = setting.n_blocks,
