@@ -50,6 +50,7 @@ struct StubRunner::Flight {
   Ticket ticket;
   const sched::StepPlan* plan = nullptr;
   std::vector<SeqResult> results;
+  std::vector<std::vector<uint32_t>> masks;  // copies: those of the call need not live longer
   std::optional<Fault> fault;
   MonotonicTime begin{}, end{};
 };
@@ -83,6 +84,7 @@ TokenId StubRunner::token_after(std::span<const TokenId> prefix, uint64_t seed, 
 Ticket StubRunner::launch(const sched::StepPlan& plan) {
   HEDDLE_CHECK_OP(n_launched_ - n_waited_, <, flights_.size());
   HEDDLE_CHECK_OP(n_launched_, ==, n_sampled_);
+  HEDDLE_CHECK(!asleep_);
   check_plan(plan);
   Flight& flight = flights_[n_launched_ % flights_.size()];
   flight.ticket = Ticket{n_launched_++};
@@ -97,9 +99,18 @@ Ticket StubRunner::launch(const sched::StepPlan& plan) {
 void StubRunner::check_plan(const sched::StepPlan& plan) const {
   HEDDLE_CHECK(!plan.empty());
   uint32_t n_rows = 0, n_sampled = 0;
-  for (const sched::SeqStep& step : plan.seqs) {
-    HEDDLE_CHECK_OP(step.n_tokens, >=, 1u);
+  for (size_t i = 0; i < plan.seqs.size(); ++i) {
+    const sched::SeqStep& step = plan.seqs[i];
     HEDDLE_CHECK_OP(step.slot.value, <, slots_.size());
+    n_sampled += step.outputs == sched::Outputs::sample;
+    if (step.n_tokens == 0) {  // a fork
+      HEDDLE_CHECK_OP(step.logits_of, <, i);
+      const sched::SeqStep& parent = plan.seqs[step.logits_of];
+      HEDDLE_CHECK(step.outputs == sched::Outputs::sample && parent.outputs == sched::Outputs::sample);
+      HEDDLE_CHECK_OP(step.first_position, ==, parent.first_position + parent.n_tokens);
+      continue;
+    }
+    HEDDLE_CHECK_OP(step.logits_of, ==, sched::kOwnRow);
     HEDDLE_CHECK_OP(step.blocks.size() * options_.block_size, >=, size_t{step.first_position} + step.n_tokens);
     for (const BlockId id : step.blocks) HEDDLE_CHECK_OP(id.value, <, options_.n_blocks);
     if (step.source == sched::TokenSource::host)
@@ -107,7 +118,6 @@ void StubRunner::check_plan(const sched::StepPlan& plan) const {
     else
       HEDDLE_CHECK_OP(step.n_tokens, ==, 1u);
     n_rows += step.n_tokens;
-    n_sampled += step.outputs == sched::Outputs::sample;
   }
   HEDDLE_CHECK_OP(n_rows, ==, plan.n_rows);
   HEDDLE_CHECK_OP(n_sampled, ==, plan.n_sampled);
@@ -126,12 +136,22 @@ void StubRunner::schedule(Flight& flight) {
   device_free_ = flight.end;
 }
 
-void StubRunner::sample(Ticket ticket) {
+void StubRunner::sample(Ticket ticket, const SampleArgs& args) {
   HEDDLE_CHECK_OP(ticket.number, ==, n_sampled_);
   HEDDLE_CHECK_OP(ticket.number, <, n_launched_);
   ++n_sampled_;
   if (options_.trace) options_.trace->add('S', ticket.number);
-  if (!options_.late) compute(flights_[ticket.number % flights_.size()]);
+  Flight& flight = flights_[ticket.number % flights_.size()];
+  size_t n_masked = 0;
+  for (const sched::SeqStep& step : flight.plan->seqs)
+    n_masked += step.masked && step.outputs == sched::Outputs::sample;
+  HEDDLE_CHECK_OP(args.masks.size(), ==, n_masked);
+  flight.masks.clear();
+  for (const TokenMask mask : args.masks) {
+    HEDDLE_CHECK_OP(mask.size() * 32, >=, static_cast<size_t>(options_.vocab_size));
+    flight.masks.emplace_back(mask.begin(), mask.end());
+  }
+  if (!options_.late) compute(flight);
 }
 
 boost::asio::awaitable<Result<StepResult, Fault>> StubRunner::wait(Ticket ticket) {
@@ -155,6 +175,27 @@ boost::asio::awaitable<Result<StepResult, Fault>> StubRunner::wait(Ticket ticket
   now_ = std::max(now_, flight.end);
   if (options_.trace) options_.trace->add('W', ticket.number);
   co_return StepResult{flight.results, flight.begin, flight.end};
+}
+
+void StubRunner::dummy_step() {
+  ++n_dummy_steps_;
+  if (options_.trace) options_.trace->add('D', n_dummy_steps_ - 1);
+}
+
+void StubRunner::sleep(SleepLevel level) {
+  HEDDLE_CHECK_OP(n_launched_, ==, n_waited_);
+  if (level == SleepLevel::pause) return;
+  asleep_ = true;
+  std::fill(kv_.begin(), kv_.end(), Position{});
+  for (Slot& slot : slots_) slot.joined = false;
+}
+
+boost::asio::awaitable<Result<void>> StubRunner::wake_up() {
+  if (options_.wake_fault) {
+    if (const std::optional<std::string> fault = options_.wake_fault()) co_return fail(*fault);
+  }
+  asleep_ = false;
+  co_return Result<void>{};
 }
 
 void StubRunner::drop_all() {
@@ -189,18 +230,30 @@ void StubRunner::compute(Flight& flight) {
     slot.tokens.assign(join.prompt.begin(), join.prompt.end());
     slot.tokens.insert(slot.tokens.end(), join.generated.begin(), join.generated.end());
   }
+  copy_blocks(plan);
   // As on a device: every row of the step is stored before any is read.
   for (const sched::SeqStep& step : plan.seqs) compute_rows(step, slots_[step.slot.value]);
+  size_t n_masked = 0;
   for (size_t i = 0; i < plan.seqs.size(); ++i) {
     const sched::SeqStep& step = plan.seqs[i];
     if (step.outputs != sched::Outputs::sample) continue;
     Slot& slot = slots_[step.slot.value];
-    const TokenId token = sample_row(step, slot);
+    const TokenMask mask = step.masked ? TokenMask(flight.masks[n_masked++]) : TokenMask{};
+    const TokenId token = sample_row(step, slot, mask);
     flight.results[i].token = token;
     flight.results[i].nan = token < 0;
     slot.last = token;
     ++slot.n_tokens;
     if (options_.read_back) slot.tokens.push_back(token);
+  }
+}
+
+void StubRunner::copy_blocks(const sched::StepPlan& plan) {
+  for (const sched::BlockCopy& copy : plan.copies) {
+    HEDDLE_CHECK(copy.from != copy.to);
+    const auto block = [this](BlockId id) { return kv_.begin() + ptrdiff_t{id.value} * options_.block_size; };
+    std::copy(block(copy.from), block(copy.from) + options_.block_size, block(copy.to));
+    ++n_copies_;
   }
 }
 
@@ -210,7 +263,8 @@ void StubRunner::compute_rows(const sched::SeqStep& step, Slot& slot) {
   slot.placed = true;
   slot.next_position = step.first_position + step.n_tokens;
   HEDDLE_CHECK_OP(slot.next_position, <=, slot.n_tokens);
-  if (step.source == sched::TokenSource::slot) HEDDLE_CHECK_OP(slot.next_position, ==, slot.n_tokens);
+  if (step.n_tokens > 0 && step.source == sched::TokenSource::slot)
+    HEDDLE_CHECK_OP(slot.next_position, ==, slot.n_tokens);
   for (uint32_t i = 0; i < step.n_tokens; ++i) {
     const uint32_t position = step.first_position + i;
     const TokenId token = step.source == sched::TokenSource::host ? step.tokens[i] : slot.last;
@@ -220,7 +274,7 @@ void StubRunner::compute_rows(const sched::SeqStep& step, Slot& slot) {
   }
 }
 
-TokenId StubRunner::sample_row(const sched::SeqStep& step, Slot& slot) {
+TokenId StubRunner::sample_row(const sched::SeqStep& step, Slot& slot, TokenMask mask) {
   const uint32_t n_positions = step.first_position + step.n_tokens;
   HEDDLE_CHECK_OP(n_positions, ==, slot.n_tokens);  // only the newest token's row is sampled
   HEDDLE_CHECK_OP(step.token_index, ==, slot.n_tokens - slot.n_prompt);
@@ -239,8 +293,15 @@ TokenId StubRunner::sample_row(const sched::SeqStep& step, Slot& slot) {
   TokenId token = options_.next ? options_.next(prefix_, seed) : pick(chain, seed, options_.vocab_size);
   // End tokens are masked while too few were generated (device/sampling.h): the next id that is not one is taken.
   const std::vector<TokenId>& ends = slot.sampling.end_tokens;
-  while (step.token_index < slot.sampling.min_tokens && std::find(ends.begin(), ends.end(), token) != ends.end())
+  const auto banned = [&](TokenId id) {
+    const auto bit = static_cast<uint32_t>(id);
+    if (!mask.empty() && (mask[bit / 32] >> bit % 32 & 1) == 0) return true;
+    return step.token_index < slot.sampling.min_tokens && std::find(ends.begin(), ends.end(), id) != ends.end();
+  };
+  for (TokenId tried = 0; token >= 0 && banned(token); ++tried) {
+    if (tried == options_.vocab_size) return -1;  // nothing is allowed
     token = (token + 1) % options_.vocab_size;
+  }
   return token;
 }
 

@@ -43,6 +43,8 @@ struct StubOptions {
   std::function<TokenId(std::span<const TokenId> prefix, uint64_t seed)> next;
   // Read back and check every position of the prefix for each sampled row. Off: O(1) a row, for measuring the host.
   bool read_back = true;
+  // The fault of wake_up(), asked for at each call; default: none.
+  std::function<std::optional<std::string>()> wake_fault;
   // When a step's work is done: at launch, or as late as wait() allows. Results are the same if plans keep still.
   bool late = true;
 
@@ -56,7 +58,7 @@ struct StubOptions {
 
   // Asked at each launch: the step then fails with this fault when its result is awaited. The ticket is filled in.
   std::function<std::optional<Fault>(const sched::StepPlan& plan)> fault;
-  std::shared_ptr<CallTrace> trace;  // L launch, S sample, W result taken, F fault taken
+  std::shared_ptr<CallTrace> trace;  // L launch, S sample, W result taken, F fault taken, D step without rows
 };
 
 class StubRunner final : public ModelRunner {
@@ -65,9 +67,13 @@ class StubRunner final : public ModelRunner {
   ~StubRunner() override;
 
   Ticket launch(const sched::StepPlan& plan) override;
-  void sample(Ticket ticket) override;
+  void sample(Ticket ticket, const SampleArgs& args) override;
   boost::asio::awaitable<Result<StepResult, Fault>> wait(Ticket ticket) override;
   uint32_t max_in_flight() const override { return options_.pipeline_depth; }
+  void dummy_step() override;
+  // Forgets every block and slot; what is planned afterwards as if it were still there aborts.
+  void sleep(SleepLevel level) override;
+  boost::asio::awaitable<Result<void>> wake_up() override;
 
   // What the default `next` gives: the tokens that a sequence with this prompt and seed must have.
   static TokenId token_after(std::span<const TokenId> prefix, uint64_t seed, TokenId vocab_size);
@@ -75,6 +81,9 @@ class StubRunner final : public ModelRunner {
   Monotonic::duration idle_time() const { return idle_; }  // of the device, between its first and its last step
   Monotonic::duration busy_time() const { return busy_; }
   uint64_t n_rows() const { return n_rows_; }
+  uint64_t n_dummy_steps() const { return n_dummy_steps_; }
+  uint64_t n_copies() const { return n_copies_; }  // blocks copied on write
+  bool asleep() const { return asleep_; }
 
  private:
   struct Position;
@@ -85,7 +94,8 @@ class StubRunner final : public ModelRunner {
   void schedule(Flight& flight);
   void compute(Flight& flight);
   void compute_rows(const sched::SeqStep& step, Slot& slot);
-  TokenId sample_row(const sched::SeqStep& step, Slot& slot);
+  void copy_blocks(const sched::StepPlan& plan);
+  TokenId sample_row(const sched::SeqStep& step, Slot& slot, TokenMask mask);
   void drop_all();
 
   Position& at(std::span<const BlockId> blocks, uint32_t position);
@@ -99,7 +109,8 @@ class StubRunner final : public ModelRunner {
   MonotonicTime now_{}, device_free_{};  // of the fictitious clock; device_free_ of both
   bool device_began_ = false;
   Monotonic::duration idle_{}, busy_{};
-  uint64_t n_rows_ = 0;
+  uint64_t n_rows_ = 0, n_dummy_steps_ = 0, n_copies_ = 0;
+  bool asleep_ = false;
 };
 
 }  // namespace heddle::engine

@@ -14,6 +14,15 @@ Result<void> validate(const Config& config) {
   if (config.max_num_batched_tokens < config.max_num_seqs)
     return fail(fmt::format("--max-num-batched-tokens ({}) must be at least --max-num-seqs ({})",
                             config.max_num_batched_tokens, config.max_num_seqs));
+  if (!(config.watermark >= 0 && config.watermark < 1))
+    return fail(fmt::format("--watermark must be at least 0 and below 1, got {}", config.watermark));
+  if (!(config.residency_share >= 0 && config.residency_share <= 1))
+    return fail(fmt::format("--kv-cache-metrics-sample must be between 0 and 1, got {}", config.residency_share));
+  if (config.fair_quantum == 0) return fail("--fair-quantum must be at least 1");
+  for (const auto& [tenant, weight] : config.tenant_weights)
+    if (weight == 0) return fail(fmt::format("--tenant-weight of {} must be at least 1", tenant));
+  if (config.max_long_partial_prefills > 0 && config.long_prefill_token_threshold == 0)
+    return fail("--max-long-partial-prefills needs --long-prefill-token-threshold, which says what is long");
   if (!config.enable_chunked_prefill && config.max_num_batched_tokens < config.max_model_len)
     return fail(
         fmt::format("--max-num-batched-tokens ({}) must be at least --max-model-len ({}) without chunked prefill",

@@ -49,9 +49,16 @@ void check_numbers(const View& view, const SequenceView& s, Lines& out) {
   if (s.n_placeholders > s.n_in_flight) bad("more tokens than steps in flight");
   if (s.n_in_flight > view.n_plans_in_flight) bad("in flight in more steps than there are");
   if (s.place == Place::retiring) return;  // its tokens no longer count
+  if (s.place == Place::parked) {
+    if (s.n_in_flight > 0) return;  // nor do those of rows that are still to land
+    if (s.n_computed != s.n_committed) bad("parked with rows that nobody committed");
+    if (s.n_committed > s.n_known) bad("parked with more rows than tokens");
+    if (uint64_t{s.blocks.size()} * view.block_size < s.n_computed) bad("blocks do not cover what was computed");
+    return;
+  }
   if (s.n_computed > s.n_known + s.n_placeholders) bad("computed past its newest token");
   if (s.n_known + s.n_placeholders > s.n_limit) bad("planned past its limit");
-  if (s.n_known >= s.n_limit) bad("at its limit and not ended");
+  if (s.n_known >= s.n_limit && s.deferral != Deferral::input) bad("at its limit and not ended");
   if (s.place != Place::running) return;
   if (uint64_t{s.blocks.size()} * view.block_size < s.n_computed) bad("blocks do not cover what was computed");
   if (uint64_t{s.n_confirmed} * view.block_size > s.n_committed) bad("shared blocks that were not committed");
@@ -66,13 +73,15 @@ void check_places(const View& view, Lines& out) {
       out.push_back(fmt::format("sequence-state: sequence {}: {}", s.id.value, what));
     };
     const bool queued = s.state == SequenceState::waiting || s.state == SequenceState::preempted;
-    if ((s.place == Place::waiting) != queued) bad("its state and the queue disagree");
+    const bool waits = s.place == Place::waiting || s.place == Place::attached;
+    if (waits != queued) bad("its state and the queue disagree");
     if ((s.place == Place::running) != (s.state == SequenceState::running))
       bad("its state and the running list disagree");
     if ((s.place == Place::retiring) != (s.state == SequenceState::retiring))
       bad("its state and the retiring list disagree");
-    if (s.place == Place::waiting && !s.blocks.empty()) bad("waits with blocks");
-    if (s.place == Place::waiting && s.n_computed != 0) bad("waits with computed rows");
+    if ((s.place == Place::parked) != (s.state == SequenceState::parked)) bad("its state and the parked list disagree");
+    if (waits && !s.blocks.empty()) bad("waits with blocks");
+    if (waits && s.n_computed != 0) bad("waits with computed rows");
     if (s.state == SequenceState::waiting && s.n_in_flight != 0) bad("in flight before it was ever planned");
     if (s.place == Place::retiring && s.n_in_flight == 0) bad("release-after-flight: landed, but not retired");
     if (s.place != Place::running) continue;
@@ -97,12 +106,14 @@ std::vector<std::string> violations(const View& view) {
 }
 
 std::vector<std::string> progress_violations(const View& view) {
-  const auto count = [&](Place place) {
-    return std::count_if(view.sequences.begin(), view.sequences.end(), [&](const auto& s) { return s.place == place; });
-  };
-  if (count(Place::waiting) > 0 && count(Place::running) == 0 && view.n_plans_in_flight == 0)
-    return {fmt::format("forward-progress: {} sequences wait, none runs, nothing is in flight", count(Place::waiting))};
-  return {};
+  if (view.paused || view.n_plans_in_flight > 0) return {};
+  size_t n_ready = 0;
+  for (const SequenceView& s : view.sequences) {
+    if (s.place == Place::running || s.place == Place::parked) return {};
+    n_ready += s.place == Place::waiting && s.deferral == Deferral::none;
+  }
+  if (n_ready == 0) return {};
+  return {fmt::format("forward-progress: {} sequences wait for room, none runs, nothing is in flight", n_ready)};
 }
 
 }  // namespace heddle::sched

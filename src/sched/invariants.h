@@ -11,7 +11,8 @@
 
 namespace heddle::sched {
 
-enum class Place : uint8_t { waiting, running, retiring };  // the scheduler's list that the sequence is in
+// The scheduler's list that the sequence is in; attached: waits with the owner of its prompt.
+enum class Place : uint8_t { waiting, attached, running, parked, retiring };
 
 struct SequenceView {
   SeqId id;
@@ -19,6 +20,7 @@ struct SequenceView {
   Place place;
   SlotId slot;
   uint32_t n_prompt, n_limit, n_known, n_computed, n_committed, n_placeholders, n_in_flight, n_confirmed;
+  Deferral deferral = Deferral::none;
   std::vector<BlockId> blocks;
 };
 
@@ -29,6 +31,7 @@ struct BlockView {
 
 struct View {
   uint32_t block_size = 0, max_num_seqs = 0, n_plans_in_flight = 0;
+  bool paused = false;
   uint64_t n_added = 0, n_finished = 0;
   uint32_t n_cached_blocks = 0;  // as counted by the pool
   std::vector<BlockView> blocks;

@@ -7,7 +7,8 @@
 //   n_computed      rows planned so far, [0, n_computed): advanced by plan, before the result is there
 //   n_committed     rows whose step was committed: their K and V are in the blocks
 //   n_placeholders  tokens sampled by steps in flight: they exist on the device, and are not known here yet
-//   n_limit         the sequence ends with reason length when n_known() reaches it
+//   n_limit         the sequence (of a session: its turn) ends with reason length when n_known() reaches it
+#include <boost/intrusive/set_hook.hpp>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -18,20 +19,29 @@
 #include "device/sampling.h"
 #include "sched/block_table.h"
 #include "sched/prefix_cache.h"
+#include "sched/queue_key.h"
 
 namespace heddle::sched {
 
-//            ┌──────────── preempted ◄───┐
-//            ▼                           │
-//  waiting ─────► running ───────────────┤
-//     └──────────────┴────► retiring ────┴──► finished
+//               ┌──────── preempted ◄──┐
+//               ▼                      │
+//  waiting ──► running ────────────────┤
+//     │         ▲  │                   │
+//     │         │  └──► parked ────────┤
+//     │         └─────────┘            │
+//     └──────────────────► retiring ───┴──► finished
 enum class SequenceState : uint8_t {
-  waiting,    // in the queue, never planned; no blocks
+  waiting,    // in the queue (or with its prompt's owner, see `prompt_owner`), never planned; no blocks
   running,    // has a slot and blocks; rows may be in flight
-  preempted,  // at the front of the queue, blocks given up; rows may still be in flight, their token counts
+  preempted,  // in the queue, blocks given up; rows may still be in flight, their token counts
+  parked,     // a session between two turns: keeps its blocks and a place among max_num_seqs, until more input comes
   retiring,   // ended, with rows in flight: keeps its blocks until they come back, their tokens are dropped
   finished,   // ended, nothing in flight, no blocks: the scheduler has forgotten it
 };
+
+// What a queued sequence waits for besides room. Such a sequence is skipped: it keeps its place and blocks nobody.
+enum class Deferral : uint8_t { none, grammar, image, adapter, remote_kv, input };
+const char* to_string(Deferral deferral);
 
 // Hashes of the full blocks seen so far, and how far the table's blocks are in the prefix cache.
 struct PrefixChain {
@@ -43,9 +53,11 @@ struct PrefixChain {
 struct Sequence {
   SeqId id;
   SequenceState state = SequenceState::waiting;
+  Deferral deferral = Deferral::none;
   bool needs_join = false;  // the runner does not know this slot's sequence: the next plan lists it as joined
+  bool masked = false;      // each sampled row needs a token mask
   SlotId slot;              // while running
-  uint32_t n_prompt = 0;
+  uint32_t n_prompt = 0;    // of a session: tokens before those of the present turn's answer
   uint32_t n_limit = 0;
   uint32_t n_computed = 0;
   uint32_t n_committed = 0;
@@ -61,8 +73,19 @@ struct Sequence {
   MonotonicTime scheduled{};  // start of the plan that first had it
   void* owner = nullptr;      // the engine's record of it
 
-  Sequence* previous = nullptr;  // in the waiting queue
-  Sequence* next = nullptr;
+  // What policies look at.
+  int32_t priority = 0;  // smaller first
+  uint64_t order = 0;    // of arrival; set by Scheduler::add
+  uint32_t tenant = 0;   // index into the scheduler's tenants
+
+  // n sequences from one prompt: the first computes it, the others wait with it and fork from it at its last row.
+  std::vector<Sequence*> forks;      // of the owner: those that have not forked yet
+  Sequence* prompt_owner = nullptr;  // of one that has not forked yet
+
+  QueueKey key;  // while queued
+  // The owner may destroy sequences and scheduler in any order: nothing is checked or unlinked by a destructor.
+  using Hook = boost::intrusive::set_member_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
+  Hook hook;
 
   uint32_t n_known() const { return static_cast<uint32_t>(tokens.size()); }
   uint32_t n_generated() const { return n_known() - n_prompt; }

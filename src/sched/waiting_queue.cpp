@@ -14,7 +14,6 @@ void WaitingQueue::push(Sequence& s, uint32_t line) {
 
 void WaitingQueue::remove(Sequence& s, uint32_t line) {
   HEDDLE_CHECK_OP(line, <, lines_.size());
-  HEDDLE_CHECK(s.hook.is_linked());
   const bool ready = s.deferral == Deferral::none;
   Ordered& set = ready ? lines_[line].ready : lines_[line].deferred;
   set.erase(set.iterator_to(s));

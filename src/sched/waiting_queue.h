@@ -18,7 +18,7 @@ class WaitingQueue {
   struct ByKey {
     bool operator()(const Sequence& a, const Sequence& b) const { return a.key < b.key; }
   };
-  using Hook = boost::intrusive::member_hook<Sequence, boost::intrusive::set_member_hook<>, &Sequence::hook>;
+  using Hook = boost::intrusive::member_hook<Sequence, Sequence::Hook, &Sequence::hook>;
   using Ordered = boost::intrusive::set<Sequence, Hook, boost::intrusive::compare<ByKey>>;
 
   // `line` is remembered by the caller's policy; the sequence's key is set and differs from all others of its line.

@@ -17,9 +17,35 @@ View sound() {
   view.blocks = {{1, true}, {1, false}, {1, false}, {0, true}, {0, false}};
   view.free_list = {BlockId(4), BlockId(3)};
   view.sequences = {
-      {SeqId(1), SequenceState::running, Place::running, SlotId(0), 5, 20, 5, 5, 4, 1, 1, 1, {BlockId(0), BlockId(1)}},
-      {SeqId(2), SequenceState::waiting, Place::waiting, SlotId(0), 5, 20, 5, 0, 0, 0, 0, 0, {}},
-      {SeqId(3), SequenceState::retiring, Place::retiring, SlotId(0), 2, 9, 4, 3, 2, 1, 1, 0, {BlockId(2)}},
+      {SeqId(1),
+       SequenceState::running,
+       Place::running,
+       SlotId(0),
+       5,
+       20,
+       5,
+       5,
+       4,
+       1,
+       1,
+       1,
+       Deferral::none,
+       {BlockId(0), BlockId(1)}},
+      {SeqId(2), SequenceState::waiting, Place::waiting, SlotId(0), 5, 20, 5, 0, 0, 0, 0, 0, Deferral::none, {}},
+      {SeqId(3),
+       SequenceState::retiring,
+       Place::retiring,
+       SlotId(0),
+       2,
+       9,
+       4,
+       3,
+       2,
+       1,
+       1,
+       0,
+       Deferral::none,
+       {BlockId(2)}},
   };
   return view;
 }
