@@ -50,6 +50,10 @@ HEDDLE_INLINE Lanes keep_range(Lanes a, uint32_t first, uint32_t last, float fil
   const auto keep = static_cast<__mmask16>(((1u << last) - 1u) & ~((1u << first) - 1u));
   return {_mm512_mask_mov_ps(_mm512_set1_ps(fill), keep, a.v)};
 }
+// Lanes whose bit is set, `fill` elsewhere.
+HEDDLE_INLINE Lanes keep_lanes(Lanes a, uint32_t bits, float fill) {
+  return {_mm512_mask_mov_ps(_mm512_set1_ps(fill), static_cast<__mmask16>(bits), a.v)};
+}
 // 2^n from x = n + 1.5 * 2^23, -126 <= n <= 127.
 HEDDLE_INLINE Lanes power_of_two(Lanes shifted) {
   const __m512i n = _mm512_sub_epi32(_mm512_castps_si512(shifted.v), _mm512_set1_epi32(0x4b400000));
@@ -105,6 +109,14 @@ HEDDLE_INLINE __m256 keep_range(__m256 x, int base, uint32_t first, uint32_t las
 }
 HEDDLE_INLINE Lanes keep_range(Lanes x, uint32_t first, uint32_t last, float fill) {
   return {keep_range(x.a, 0, first, last, fill), keep_range(x.b, 8, first, last, fill)};
+}
+HEDDLE_INLINE __m256 keep_lanes(__m256 x, uint32_t bits, float fill) {
+  const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i set = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), bit), bit);
+  return _mm256_blendv_ps(_mm256_set1_ps(fill), x, _mm256_castsi256_ps(set));
+}
+HEDDLE_INLINE Lanes keep_lanes(Lanes x, uint32_t bits, float fill) {
+  return {keep_lanes(x.a, bits, fill), keep_lanes(x.b, bits >> 8, fill)};
 }
 HEDDLE_INLINE __m256 power_of_two(__m256 shifted) {
   const __m256i n = _mm256_sub_epi32(_mm256_castps_si256(shifted), _mm256_set1_epi32(0x4b400000));
@@ -192,6 +204,9 @@ HEDDLE_INLINE Lanes zero_where_less(Lanes a, Lanes x, Lanes limit) {
 }
 HEDDLE_INLINE Lanes keep_range(Lanes a, uint32_t first, uint32_t last, float fill) {
   return each([&](uint32_t i) { return i >= first && i < last ? a.v[i] : fill; });
+}
+HEDDLE_INLINE Lanes keep_lanes(Lanes a, uint32_t bits, float fill) {
+  return each([&](uint32_t i) { return (bits >> i & 1u) != 0 ? a.v[i] : fill; });
 }
 HEDDLE_INLINE Lanes power_of_two(Lanes shifted) {
   return each([&](uint32_t i) {

@@ -39,6 +39,22 @@ bool scan(const float* y, uint32_t n, float* block_max) {
   return nan;
 }
 
+bool mask(float* y, uint32_t n, const uint32_t* mask) {
+  bool nan = false;
+  uint32_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const Lanes a = load(y + i);
+    nan |= any_nan(a);
+    store(y + i, keep_lanes(a, (mask[i / 32] >> i % 32) & 0xffffu, kMinusInfinity));
+  }
+  if (i < n) {
+    const Lanes a = load_part(y + i, n - i, kMinusInfinity);
+    nan |= any_nan(a);
+    store_part(y + i, keep_lanes(a, (mask[i / 32] >> i % 32) & 0xffffu, kMinusInfinity), n - i);
+  }
+  return nan;
+}
+
 float exp_sum(const float* y, uint32_t n, float max_y, float inverse_temperature) {
   const Lanes m = splat(max_y), t = splat(inverse_temperature);
   Lanes sum = splat(0.0f);
@@ -58,6 +74,6 @@ void exps(const float* y, uint32_t n, float max_y, float inverse_temperature, fl
 }  // namespace
 
 extern const SampleKernels sample_kernels;
-const SampleKernels sample_kernels{scan, exp_sum, exps};
+const SampleKernels sample_kernels{scan, mask, exp_sum, exps};
 
 }  // namespace heddle::cpu::HEDDLE_ISA

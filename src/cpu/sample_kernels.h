@@ -13,6 +13,8 @@ struct SampleKernels {
   // block_max[b] = the largest of y[64 b ... 64 b + 63], for the ceil(n / 64) blocks. True if some y is NaN; the maxima
   // mean nothing then.
   bool (*scan)(const float* y, uint32_t n, float* block_max);
+  // y[i] becomes -inf where bit i % 32 of mask[i / 32] is not set. True if some y was NaN, masked or not.
+  bool (*mask)(float* y, uint32_t n, const uint32_t* mask);
   // The sum over i of exp((y[i] - max) * inverse_temperature); max is finite and at least every y[i], which may be
   // -inf.
   float (*exp_sum)(const float* y, uint32_t n, float max, float inverse_temperature);

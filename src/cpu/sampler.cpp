@@ -14,6 +14,7 @@ namespace {
 
 // Logits that one chunk of a sampling command works on: about 10 us of memory traffic.
 constexpr uint32_t kPart = 16 * kSampleChunk;
+static_assert(kPart % 32 == 0, "a part begins with a whole word of a mask");
 
 // A command that nobody runs, made now if there is none. Only the loop thread takes commands.
 template <class C>
@@ -83,7 +84,10 @@ struct Sampler::Sample final : Sampler::Command {
     const Slot& slot = sampler->slots_[rows[i].slot.value];
     const std::span<float> row = logits_of(i);
     const uint32_t begin = part * kPart, end = std::min(logits.cols, begin + kPart);
-    bool nan = adjust(slot, rows[i].token_index, row, begin, end);
+    bool nan = bias_and_bound(slot, rows[i].token_index, row, begin, end);
+    if (rows[i].mask != nullptr)
+      nan |= sampler->kernels_.mask(row.data() + begin, end - begin, rows[i].mask + begin / 32);
+    penalise(slot, row, begin, end);
     nan |= sampler->kernels_.scan(row.data() + begin, end - begin, state.scan.block_max.data() + begin / kSampleBlock);
     if (nan) return state.nan.store(true, std::memory_order_relaxed);
     if (needs_row_mass(slot.sampling, logits.cols))
@@ -91,9 +95,9 @@ struct Sampler::Sample final : Sampler::Command {
                  state.scan);
   }
 
-  // Bias, minimum length and penalties for the ids in [begin, end). True if a logit that they touch is NaN: the mask
-  // would hide it.
-  static bool adjust(const Slot& slot, uint32_t token_index, std::span<float> row, uint32_t begin, uint32_t end) {
+  // Bias and minimum length for the ids in [begin, end). True if a logit that they touch is NaN: -inf would hide it.
+  static bool bias_and_bound(const Slot& slot, uint32_t token_index, std::span<float> row, uint32_t begin,
+                             uint32_t end) {
     const device::SlotSampling& s = slot.sampling;
     bool nan = false;
     const auto at = [&](TokenId token) -> float* {
@@ -108,15 +112,20 @@ struct Sampler::Sample final : Sampler::Command {
       for (const TokenId token : s.end_tokens)
         if (float* y = at(token)) *y = -std::numeric_limits<float>::infinity();
     }
+    return nan;
+  }
+
+  static void penalise(const Slot& slot, std::span<float> row, uint32_t begin, uint32_t end) {
+    const device::SlotSampling& s = slot.sampling;
     for (const TokenCounts::Entry& entry : slot.counts.entries()) {
-      float* y = at(entry.token);
-      if (y == nullptr) continue;
+      const auto id = static_cast<uint32_t>(entry.token);
+      if (id < begin || id >= end) continue;
+      float* y = &row[id];
       *y = *y > 0 ? *y / s.repetition_penalty : *y * s.repetition_penalty;
       if (entry.n_generated == 0) continue;
       *y -= s.frequency_penalty * static_cast<float>(entry.n_generated);
       *y -= s.presence_penalty;
     }
-    return nan;
   }
 
   void finish(uint32_t i, RowState& state) {
@@ -128,7 +137,7 @@ struct Sampler::Sample final : Sampler::Command {
       token = pick_token(sampler->kernels_, logits_of(i), state.scan, s, philox_uniform(s.seed, rows[i].token_index),
                          scratch);
     }
-    // A row of nothing but -inf offers no token either; it ends like one with a NaN.
+    // A row of nothing but -inf, such as a mask without a token leaves, has none to offer; it ends like one with a NaN.
     out[i] = {token, token < 0};
     if (token < 0) return;
     slot.last_token = token;

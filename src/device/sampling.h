@@ -1,8 +1,8 @@
 #pragma once
 // The sampling contract: what a slot knows, and what happens to a row of logits, in this order (vLLM's order):
-//   1. raw logits; NaN anywhere in the row -> token -1 and the nan flag, nothing else
+//   1. raw logits; NaN anywhere in the row (masked or not) -> token -1 and the nan flag, nothing else
 //   2. logit_bias added; end tokens masked to -inf while fewer than min_tokens were generated; then tokens outside the
-//      row's mask, where it has one
+//      row's mask, where it has one. Nothing left above -inf -> token -1 and the nan flag, nothing else
 //   3. repetition penalty over prompt and generated tokens (positive logits divided, negative multiplied), then
 //   frequency
 //      and presence penalties over generated tokens
@@ -47,7 +47,7 @@ struct SampleRow {
 
 struct SampledToken {
   TokenId token = -1;
-  bool nan = false;
+  bool nan = false;  // with token -1: the row held a NaN, or nothing but -inf once its mask was applied
 };
 
 }  // namespace heddle::device
