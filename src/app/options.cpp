@@ -13,7 +13,10 @@ constexpr const char* kModelGroup = "Model";
 constexpr const char* kSchedulerGroup = "Scheduler and KV cache";
 constexpr const char* kComputeGroup = "Compute";
 constexpr const char* kServerGroup = "Server";
+constexpr const char* kQueueGroup = "Queue";
 constexpr const char* kOtherGroup = "Other";
+
+constexpr uint64_t kMaxTenantWeight = 1000;
 
 // A number that may carry a suffix, in a range; the text stays CLI11's, so that defaults print as numbers.
 CLI::Validator count_between(uint64_t low, uint64_t high) {
@@ -26,6 +29,58 @@ CLI::Validator count_between(uint64_t low, uint64_t high) {
         return {};
       },
       "N");
+}
+
+// "NAME=W" into the map; the text of what is wrong, or nothing.
+std::string read_weight(const std::string& text, std::map<std::string, uint32_t, std::less<>>& into) {
+  const size_t equals = text.rfind('=');  // a tenant's name may have one
+  if (equals == std::string::npos || equals == 0) return fmt::format("'{}' is not NAME=WEIGHT, such as key1=4", text);
+  const std::optional<uint64_t> weight = parse_count(text.substr(equals + 1));
+  if (!weight || *weight < 1 || *weight > kMaxTenantWeight)
+    return fmt::format("the weight of '{}' must be a whole number between 1 and {}", text.substr(0, equals),
+                       kMaxTenantWeight);
+  if (!into.emplace(text.substr(0, equals), static_cast<uint32_t>(*weight)).second)
+    return fmt::format("'{}' is given twice", text.substr(0, equals));
+  return {};
+}
+
+void add_policy_options(CLI::App& command, ModelOptions& options) {
+  static const std::map<std::string, sched::PolicyKind> kPolicies = {
+      {"fcfs", sched::PolicyKind::fcfs}, {"priority", sched::PolicyKind::priority}, {"fair", sched::PolicyKind::fair}};
+  command
+      .add_option("--scheduling-policy", options.scheduling_policy,
+                  "Who is computed first: fcfs, in order of arrival; priority, the smallest number first; fair, by the "
+                  "tenants' shares [default: fcfs]")
+      ->transform(CLI::CheckedTransformer(kPolicies).description("fcfs|priority|fair"))
+      ->group(kSchedulerGroup);
+  command
+      .add_option("--fair-quantum", options.fair_quantum,
+                  "Tokens that a waiting tenant of weight 1 is owed more with each step, under the fair policy")
+      ->transform(count_between(1, 65536))
+      ->capture_default_str()
+      ->group(kSchedulerGroup);
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--tenant-weight",
+          [&options](const std::vector<std::string>& texts) {
+            options.tenant_weights.clear();
+            for (const std::string& text : texts) {
+              if (const std::string wrong = read_weight(text, options.tenant_weights); !wrong.empty())
+                throw CLI::ValidationError("--tenant-weight", wrong);
+            }
+          },
+          "NAME=WEIGHT of a tenant whose share is not 1, under the fair policy; may be given more than once. A tenant "
+          "is "
+          "key1, key2, ... by the order of --api-key, or without keys the request's user")
+      ->allow_extra_args(false)
+      ->type_name("NAME=WEIGHT")
+      ->group(kSchedulerGroup);
+  command
+      .add_option("--watermark", options.watermark,
+                  "Share of the KV blocks that is kept free when a request is admitted beside running ones")
+      ->check(CLI::Range(0.0, 0.99))
+      ->capture_default_str()
+      ->group(kSchedulerGroup);
 }
 
 }  // namespace
@@ -100,10 +155,23 @@ void add_model_options(CLI::App& command, ModelOptions& options, std::string& co
       ->capture_default_str()
       ->group(kSchedulerGroup);
   command
+      .add_option("--max-long-partial-prefills", options.max_long_partial_prefills,
+                  "Prompts longer than --long-prefill-token-threshold computed side by side; 0: no such limit")
+      ->transform(count_between(0, 4096))
+      ->capture_default_str()
+      ->group(kSchedulerGroup);
+  add_policy_options(command, options);
+  command
       .add_option("--prefix-hash-seed", options.prefix_hash_seed, "Seed of the prefix cache's hashes [default: random]")
       ->group(kSchedulerGroup);
-  command.add_option("--pipeline-depth", options.pipeline_depth, "Steps in flight, 1 or 2; 0: the measured default")
-      ->transform(count_between(0, 2))
+  command.add_option("--pipeline-depth", options.pipeline_depth, "Steps in flight, 1 to 8; 0: the measured default")
+      ->transform(count_between(0, 8))
+      ->capture_default_str()
+      ->group(kSchedulerGroup);
+  command
+      .add_option("--data-parallel-size", options.data_parallel_size,
+                  "Engines in this process, each with a KV cache of its own; they share the compute threads")
+      ->transform(count_between(1, 16))
       ->capture_default_str()
       ->group(kSchedulerGroup);
 
@@ -163,6 +231,29 @@ void add_serve_options(CLI::App& command, ServeOptions& options) {
                   "Seconds that running requests get to end after a stop signal")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str()
+      ->group(kServerGroup);
+  command
+      .add_option("--max-num-queued-reqs", options.max_num_queued_reqs,
+                  "Sequences that may wait or run (a request of n counts n), over all engines; more are refused; 0: no "
+                  "limit")
+      ->transform(count_between(0, 1u << 24))
+      ->capture_default_str()
+      ->group(kQueueGroup);
+  command
+      .add_option("--max-num-queued-tokens", options.max_num_queued_tokens,
+                  "Prompt tokens that may wait for their request's first token, over all engines; 0: no limit")
+      ->transform(count_between(0, uint64_t{1} << 40))
+      ->capture_default_str()
+      ->group(kQueueGroup);
+  command
+      .add_option("--queue-full-status", options.queue_full_status,
+                  "Status of a request refused by one of these limits, 503 or 429")
+      ->check(CLI::IsMember({503, 429}))
+      ->capture_default_str()
+      ->group(kQueueGroup);
+  command
+      .add_flag("--enable-admin-endpoints", options.enable_admin_endpoints,
+                "Serve /pause, /resume, /sleep, /wake_up, /reset_prefix_cache and /abort_requests")
       ->group(kServerGroup);
   command.add_flag("--dry-run", options.dry_run, "Print the memory plan and the configuration, then exit")
       ->group(kServerGroup);

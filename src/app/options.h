@@ -2,6 +2,7 @@
 // What the command line and the configuration file say, as values. Flags of `vllm serve` keep their names and meanings.
 // Order of authority: flag, file, default.
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "device/device.h"
+#include "sched/config.h"
 
 namespace CLI {
 class App;
@@ -28,12 +30,18 @@ struct ModelOptions {
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
   uint32_t long_prefill_token_threshold = 0;
+  uint32_t max_long_partial_prefills = 0;  // 0: no cap
+  sched::PolicyKind scheduling_policy = sched::PolicyKind::fcfs;
+  uint32_t fair_quantum = 32;
+  std::map<std::string, uint32_t, std::less<>> tenant_weights;
+  double watermark = 0;
   std::optional<uint64_t> prefix_hash_seed;  // absent: random
   uint64_t seed = 0;
   std::string chat_template;  // file or inline text; empty: the model's own
   device::Compute compute = device::Compute::automatic;
   uint32_t threads = 0;         // 0: chosen from the machine
   uint32_t pipeline_depth = 0;  // 0: the measured default
+  uint32_t data_parallel_size = 1;
   log::Level log_level = log::Level::info;
 };
 
@@ -44,7 +52,11 @@ struct ServeOptions {
   std::vector<std::string> served_model_name;
   std::vector<std::string> api_key;
   std::vector<std::string> allowed_origins;
-  double shutdown_timeout = 0.5;  // seconds that running requests get after a stop signal
+  double shutdown_timeout = 0.5;       // seconds that running requests get after a stop signal
+  uint32_t max_num_queued_reqs = 0;    // sequences that wait or run; 0: no limit
+  uint64_t max_num_queued_tokens = 0;  // prompt tokens without a first token; 0: no limit
+  int queue_full_status = 503;         // or 429
+  bool enable_admin_endpoints = false;
   bool dry_run = false;
 };
 
