@@ -8,27 +8,34 @@ namespace heddle::sched::fair {
 
 namespace {
 
+bool is_active(const LineState& line) { return line.n_running > 0 || line.n_ready > 0; }
+bool is_starved(const LineState& line) { return line.n_running == 0 && line.n_ready > 0; }
+int64_t head_cost(const LineState& line) { return line.n_ready > 0 ? int64_t{line.head_cost} : 0; }
+// A line that has nothing more to start is owed no more than the rows that it could use.
+int64_t cap(const LineState& line, const FairAccount& account, const FairRules& rules) {
+  return line.n_ready > 0 ? rules.max_debt * account.weight : int64_t{line.n_missing};
+}
+
 // a.deficit / a.weight < b.deficit / b.weight
 bool owed_less(const FairAccount& a, const FairAccount& b) {
   return a.deficit * int64_t{b.weight} < b.deficit * int64_t{a.weight};
 }
 
-int64_t cap(const LineState& line) { return line.n_ready > 0 ? int64_t{line.head_cost} : 0; }
-
-// Shares `pool` rows out among the running lines below their caps.
-void share_out(Lines lines, std::span<FairAccount> accounts, int64_t pool) {
-  const auto open = [&](size_t i) { return lines[i].n_running > 0 && accounts[i].deficit < cap(lines[i]); };
+// Shares `pool` rows out by weight among the active lines that are owed less than they have work for.
+void share_out(Lines lines, std::span<FairAccount> accounts, const FairRules& rules, int64_t pool) {
+  const auto room_of = [&](size_t i) { return cap(lines[i], accounts[i], rules) - accounts[i].deficit; };
+  const auto open = [&](size_t i) { return is_active(lines[i]) && room_of(i) > 0; };
   int64_t weights = 0;
   for (size_t i = 0; i < lines.size(); ++i)
     if (open(i)) weights += accounts[i].weight;
-  // Lines that reach their cap leave the rest to the others; each pass closes one at least, or is the last.
+  // Lines that have enough leave the rest to the others: each pass closes one at least, or is the last.
   for (bool again = true; again && weights > 0 && pool > 0;) {
     again = false;
     const int64_t pool_of_pass = pool, weights_of_pass = weights;
     for (size_t i = 0; i < lines.size(); ++i) {
       FairAccount& account = accounts[i];
-      const int64_t room = cap(lines[i]) - account.deficit;
-      if (!open(i) || (pool_of_pass * account.weight) / weights_of_pass < room) continue;
+      const int64_t room = room_of(i);
+      if (!open(i) || pool_of_pass * account.weight / weights_of_pass < room) continue;
       account.deficit += room;
       account.carry = 0;
       pool -= room;
@@ -36,12 +43,12 @@ void share_out(Lines lines, std::span<FairAccount> accounts, int64_t pool) {
       again = true;
     }
   }
-  if (weights == 0) return;
+  if (weights == 0 || pool <= 0) return;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (!open(i)) continue;
     FairAccount& account = accounts[i];
     const int64_t owed = pool * account.weight + std::min(account.carry, weights - 1);
-    account.deficit = std::min(account.deficit + owed / weights, cap(lines[i]));
+    account.deficit += std::min(owed / weights, room_of(i));
     account.carry = owed % weights;
   }
 }
@@ -51,53 +58,99 @@ void share_out(Lines lines, std::span<FairAccount> accounts, int64_t pool) {
 bool contended(Lines lines) {
   size_t n_active = 0, n_waiting = 0;
   for (const LineState& line : lines) {
-    n_active += line.n_ready > 0 || line.n_running > 0;
+    n_active += is_active(line);
     n_waiting += line.n_ready > 0;
   }
   return n_waiting > 0 && n_active > 1;
 }
 
-void begin_round(Lines lines, std::span<FairAccount> accounts, const FairRules& rules, int64_t n_charged) {
+void begin_round(Lines lines, std::span<FairAccount> accounts, const FairRules& rules) {
   HEDDLE_CHECK_OP(lines.size(), <=, accounts.size());
-  int64_t pool = n_charged;
+  int64_t pool = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
     FairAccount& account = accounts[i];
-    account.deficit = std::min(account.deficit, cap(lines[i]));
-    if (lines[i].n_running > 0) continue;
-    const int64_t owed = std::min(rules.quantum * account.weight, cap(lines[i]) - account.deficit);
-    account.deficit += owed;
-    if (lines[i].n_ready > 0) pool -= owed;
+    const int64_t unused = std::max(account.deficit - cap(lines[i], account, rules), int64_t{0});
+    account.deficit -= unused;
+    pool += account.planned + unused;
+    account.planned = 0;
+    account.admitted = false;
+    account.settled = lines[i].n_missing <= lines[i].n_running;
   }
-  if (pool > 0) share_out(lines, accounts, pool);
-  for (FairAccount& account : accounts) account.deficit = std::max(account.deficit, -rules.max_debt * account.weight);
+  share_out(lines, accounts, rules, pool);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    FairAccount& account = accounts[i];
+    account.deficit = std::max(account.deficit, -rules.max_debt * account.weight);
+    if (!is_starved(lines[i]))
+      account.claim = 0;
+    else if (account.deficit >= 0)
+      account.claim = std::min(account.claim + rules.quantum * account.weight, head_cost(lines[i]));
+  }
 }
 
-std::optional<uint32_t> next(Lines lines, Accounts accounts) {
+bool is_due(const LineState& line, const FairAccount& account, const FairRules& rules) {
+  if (line.n_ready == 0) return false;
+  const int64_t cost = line.head_cost;
+  if (account.deficit >= cost) return true;
+  if (line.n_running > 0) return false;
+  const int64_t quantum = rules.quantum * account.weight;
+  const int64_t rest = std::max(cost - rules.first_chunk, int64_t{0});
+  return account.claim >= std::max(cost - (rest + quantum - 1) / quantum * quantum, int64_t{1});
+}
+
+std::optional<uint32_t> next(Lines lines, Accounts accounts, const FairRules& rules) {
   std::optional<uint32_t> best;
+  bool best_due = false;
   for (uint32_t i = 0; i < lines.size(); ++i) {
     if (lines[i].n_ready == 0) continue;
-    const bool better =
-        !best || owed_less(accounts[*best], accounts[i]) ||
-        (!owed_less(accounts[i], accounts[*best]) && accounts[i].last_admitted < accounts[*best].last_admitted);
-    if (better) best = i;
+    const bool due = is_due(lines[i], accounts[i], rules);
+    const auto better = [&] {
+      if (!best || due != best_due) return !best || due;
+      const FairAccount &a = accounts[i], &b = accounts[*best];
+      if (!due && owed_less(a, b) != owed_less(b, a)) return owed_less(b, a);
+      return a.last_admitted < b.last_admitted;
+    };
+    if (!better()) continue;
+    best = i;
+    best_due = due;
   }
   return best;
 }
 
-bool is_due(const LineState& line, const FairAccount& account) {
-  return line.n_ready > 0 && account.deficit >= int64_t{line.head_cost};
+int64_t rows_for(Lines lines, Accounts accounts, const FairRules& rules, uint32_t line, int64_t budget) {
+  int64_t promised = 0, weights = 0;
+  for (uint32_t i = 0; i < lines.size(); ++i) {
+    if (!is_active(lines[i])) continue;
+    weights += accounts[i].weight;
+    if (i == line) continue;
+    const FairAccount& account = accounts[i];
+    const bool due = is_due(lines[i], account, rules);
+    if (lines[i].n_running == 0 && !due) continue;
+    int64_t rows = std::min(int64_t{lines[i].n_missing}, std::max(rules.quantum * account.weight, account.deficit));
+    if (due) rows += head_cost(lines[i]);
+    promised += std::max(rows - account.planned, int64_t{0});
+  }
+  if (weights == 0) return budget;
+  const int64_t share = rules.step_rows * accounts[line].weight / weights - accounts[line].planned;
+  return std::min(budget, std::max({budget - promised, share, int64_t{1}}));
 }
 
-std::optional<uint32_t> payer(Lines lines, Accounts accounts, uint32_t claimant) {
-  const uint64_t own = lines[claimant].n_running, own_weight = accounts[claimant].weight;
-  std::optional<uint32_t> balanced, any;
-  for (uint32_t i = 0; i < lines.size(); ++i) {
-    if (i == claimant || lines[i].n_running == 0 || accounts[i].deficit >= 0) continue;
-    if (!any || owed_less(accounts[i], accounts[*any])) any = i;
-    if ((lines[i].n_running - 1) * own_weight < (own + 1) * accounts[i].weight) continue;
-    if (!balanced || owed_less(accounts[i], accounts[*balanced])) balanced = i;
+std::optional<size_t> yielding(Lines lines, Accounts accounts, uint32_t claimant,
+                               std::span<const policy::Candidate> running) {
+  const FairAccount& own = accounts[claimant];
+  const uint64_t n_then = uint64_t{lines[claimant].n_running} + 1;
+  const auto less = [&](size_t a, const std::optional<size_t>& b) {
+    return !b || owed_less(accounts[running[a].line], accounts[running[*b].line]);
+  };
+  std::optional<size_t> balanced, any;
+  for (size_t i = running.size(); i-- > 0;) {  // the newest of a line is met first
+    const uint32_t line = running[i].line;
+    if (line == claimant || accounts[line].admitted || !owed_less(accounts[line], own)) continue;
+    if (lines[line].n_running == 1 && !accounts[line].settled) continue;
+    if (less(i, any)) any = i;
+    if ((lines[line].n_running - 1) * uint64_t{own.weight} < n_then * accounts[line].weight) continue;
+    if (less(i, balanced)) balanced = i;
   }
-  return balanced || own > 0 ? balanced : any;
+  return balanced || !is_starved(lines[claimant]) ? balanced : any;
 }
 
 size_t victim(Accounts accounts, std::span<const policy::Candidate> running) {

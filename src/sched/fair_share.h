@@ -1,27 +1,36 @@
 #pragma once
-// Deficit round robin over tenants (M. Shreedhar and G. Varghese, SIGCOMM 1995), for sequences that hold a slot and
+// Deficit round robin over tenants (M. Shreedhar and G. Varghese, SIGCOMM 1995), for sequences that hold a place and
 // blocks while they are served. Pure functions over what waits and runs in each line (LineState) and the line's account
 // (FairAccount), two parallel arrays; fair_policy.h keeps the accounts.
 //
 // The contract. A unit is a row planned: a prompt token, a generated one, or one computed again after a preemption.
 //  - Contention: a line has ready sequences and another line is active (runs, or has ready ones). Without it all
-//    deficits are 0 and nothing is charged: a tenant that is alone owes nobody anything.
-//  - A line's deficit is what it is owed; below 0 it is above its share. A plan under contention is one round:
-//    a) A starved line (ready sequences, none running) is owed quantum * weight more, at most its head's cost in all:
-//       nobody saves up for more than one sequence.
-//    b) What was planned since the last round, less what a) gave, is owed to the running lines by weight. What one
-//       cannot use (it is owed its head's cost already, or 0 if nothing waits there) goes to the others. So the
-//       deficits of lines that run keep their sum but for a), and long contention pushes nobody down for nothing.
-//    c) A line without work keeps no credit; its debt shrinks by quantum * weight.
-//    d) Every row planned is charged to its line. A debt is at most max_debt * weight.
-//  - Admission: of the lines with ready sequences the one with the largest deficit per weight, whatever its sign, so
-//  that
-//    free room is always used; one above its share never goes before a waiting one that is not.
-//  - Exchange: a line is due when its deficit covers its head's cost. If there is no place for that head then, a line
-//    above its share gives up its newest sequence, see payer().
+//    accounts are 0 and nothing is charged: a tenant that is alone owes nobody anything, and old debts are forgotten.
+//  - A line's deficit is what it is owed; below 0 it is above its share. Each plan under contention is one round. The
+//    rows planned since the last round are owed to the active lines by weight. A line is never owed more than it has
+//    work for (its head, and what its running sequences lack); what it cannot use goes to the others. Every row planned
+//    is charged to its line. So deficits keep their sum, and long contention pushes nobody down for nothing.
+//  - A line is starved if it has ready sequences and runs none. One that is starved and not above its share has a claim
+//    that grows by quantum * weight a round, up to its head's cost, and ends when one of its sequences is admitted. The
+//    claim is a promise beside the account, not income: what is computed for it is charged like everything else, so
+//    that a tenant of many short requests gets its share and no more.
+//  - A line is due when its claim, or its deficit, covers its head's cost. Of a cost above the rows that a step surely
+//    has for it the claim must cover only what the rest's steps, of quantum * weight rows each, do not make up for.
+//  - Admission: lines that are due, in turns; then the line with the largest deficit per weight, whatever its sign:
+//  free
+//    room is always used, and one above its share never goes before a waiting one that is not.
+//  - Exchange: if there is no place for a due head, a line that was served more gives up its newest sequence:
+//  yielding().
+//  - Rows: prompts leave the rows that are promised to other lines in a step: rows_for().
 //  - Pressure: the newest sequence of the line with the smallest deficit per weight gives way.
-// So a starved line that is owed nothing yet is due in ceil(cost / (quantum * weight)) rounds; its head is admitted by
-// the next plan at the latest, since the line whose place it takes is above its share and cannot take it back.
+//
+// So a starved line that is not above its share is due in at most ceil(cost / (quantum * weight)) rounds, its head is
+// admitted by the next plan, since those whose place it takes cannot take it back, and the first token is in a plan
+// ceil(cost / (quantum * weight)) + 1 rounds after the first, if sum(quantum * weight) fits in a step and some line
+// runs two sequences, or one that has had a token. Of several lines due at once each waits for the exchanges of those
+// before it, one a plan. After an exchange, neither of two lines that both still run takes the place back while their
+// demand is the same. A starved line can take a line's only place, but not more often than once in ceil(cost / (quantum
+// * weight)) rounds.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -36,15 +45,22 @@ constexpr uint32_t kMaxWeight = 10'000;  // products of a deficit and two weight
 struct FairAccount {
   uint32_t weight = 1;         // 1 ... kMaxWeight
   int64_t deficit = 0;         // rows
+  int64_t claim = 0;           // rows; of a starved line
+  int64_t planned = 0;         // rows charged since the round began
   int64_t carry = 0;           // remainder of the last division by the sum of weights, so that no row is lost
   uint64_t last_admitted = 0;  // number of the admission
+  bool admitted = false;       // since the round began
+  bool settled = false;        // when the round began, its running sequences had all had their first token
 };
 
 struct FairRules {
   int64_t quantum = 32;
-  // Per weight. At least the largest single charge (a whole prompt), or big prompts would cost less than small ones;
-  // not much more, so that a line is held back for max_debt / quantum rounds at worst.
+  // Per weight; credit too. At least the largest charge of one admission (the longest sequence), or long prompts would
+  // cost less than short ones; little more, so that a tenant is held back for the time of one such sequence and a few
+  // full steps, not for hours.
   int64_t max_debt = 0;
+  int64_t step_rows = 0;    // of a step
+  int64_t first_chunk = 0;  // rows of a step that are left beside sequences that decode; at least 1
 };
 
 using Lines = std::span<const LineState>;
@@ -52,22 +68,26 @@ using Accounts = std::span<const FairAccount>;
 
 bool contended(Lines lines);
 
-// One round; `n_charged` rows were charged since the last one.
-void begin_round(Lines lines, std::span<FairAccount> accounts, const FairRules& rules, int64_t n_charged);
+// One round.
+void begin_round(Lines lines, std::span<FairAccount> accounts, const FairRules& rules);
+
+bool is_due(const LineState& line, const FairAccount& account, const FairRules& rules);
 
 // None: nothing is ready.
-std::optional<uint32_t> next(Lines lines, Accounts accounts);
+std::optional<uint32_t> next(Lines lines, Accounts accounts, const FairRules& rules);
 
-bool is_due(const LineState& line, const FairAccount& account);
+// Most of the `budget` rows left in the step that `line` may take. The rest is promised: to a due line, its head's
+// cost; to one that runs, quantum * weight or what it is owed; less what they had in this step, and no more than they
+// can use. If more is promised than there is, each line still has its weighted share of a step, and one row.
+int64_t rows_for(Lines lines, Accounts accounts, const FairRules& rules, uint32_t line, int64_t budget);
 
-// The line that gives up its newest sequence for the claimant's head: the one most above its share (smallest deficit
-// per weight, below 0) of those that have more running per weight than the claimant even after the exchange, or as
-// many. A claimant that runs nothing may take from any line above its share if there is none of these. So exchanges
-// between lines that run only move towards balance and never back.
-std::optional<uint32_t> payer(Lines lines, Accounts accounts, uint32_t claimant);
+// Who of the running gives its place to the claimant's head: the newest of the line with the smallest deficit per
+// weight, smaller than the claimant's, of the lines that even then run at least as many per weight as the claimant. A
+// starved claimant may take from any line served more if there is none of these.
+std::optional<size_t> yielding(Lines lines, Accounts accounts, uint32_t claimant,
+                               std::span<const policy::Candidate> running);
 
-// Index into `running` of the newest sequence of the line with the smallest deficit per weight; the newest of all among
-// equals.
+// The newest sequence of the line with the smallest deficit per weight; the newest of all among equals.
 size_t victim(Accounts accounts, std::span<const policy::Candidate> running);
 
 }  // namespace heddle::sched::fair

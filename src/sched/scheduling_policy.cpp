@@ -13,6 +13,8 @@ uint32_t SchedulingPolicy::line(const Sequence&) const { return 0; }
 
 void SchedulingPolicy::begin_plan(std::span<const LineState>) {}
 
+uint32_t SchedulingPolicy::rows_for(uint32_t, uint32_t budget, std::span<const LineState>) const { return budget; }
+
 std::optional<uint32_t> SchedulingPolicy::next_line(std::span<const LineState> lines) const {
   if (lines.empty() || lines[0].n_ready == 0) return std::nullopt;
   return 0;
@@ -34,9 +36,11 @@ std::unique_ptr<SchedulingPolicy> make_policy(const Config& config) {
     case PolicyKind::priority:
       return std::make_unique<PriorityPolicy>();
     case PolicyKind::fair: {
-      // A whole sequence may be charged at once, and a few full steps beside it.
-      const int64_t max_debt = int64_t{config.max_model_len} + 4 * int64_t{config.max_num_batched_tokens};
-      return std::make_unique<FairPolicy>(fair::FairRules{int64_t{config.fair_quantum}, max_debt});
+      const int64_t n_rows = config.max_num_batched_tokens;
+      return std::make_unique<FairPolicy>(fair::FairRules{.quantum = config.fair_quantum,
+                                                          .max_debt = int64_t{config.max_model_len} + 4 * n_rows,
+                                                          .step_rows = n_rows,
+                                                          .first_chunk = n_rows - (config.max_num_seqs - 1)});
     }
   }
   check_failed(__FILE__, __LINE__, "a policy's kind", "");

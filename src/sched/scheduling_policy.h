@@ -17,6 +17,7 @@ struct Sequence;
 // What waits and runs in one line of the queue when a plan is made.
 struct LineState {
   uint32_t n_running = 0;  // parked sessions included: they hold a place
+  uint32_t n_missing = 0;  // rows that its running sequences need until their newest tokens
   uint32_t n_ready = 0;
   // Rows that the first ready one needs until its newest token, uncached as far as known; 0: none is ready.
   uint32_t head_cost = 0;
@@ -26,15 +27,18 @@ class SchedulingPolicy {
  public:
   virtual ~SchedulingPolicy() = default;
 
-  // A tenant's line exists from now on: lines are numbered from 0 in the order of these calls. Called by the scheduler
-  // for each tenant that it meets, before that tenant's first sequence is queued.
+  // The line belongs to a new tenant from now on, before its first sequence is queued. Lines are numbered from 0
+  // without gaps; one whose tenant has gone is given away again.
   virtual void add_line(uint32_t line, uint32_t weight);
   virtual uint32_t line(const Sequence& s) const;  // default: one line for all
   // `n_preemptions` counts all preemptions of the scheduler so far, this one included; 0 for a new sequence.
   virtual QueueKey key(const Sequence& s, uint64_t n_preemptions) const = 0;
 
-  // A plan begins; `rows` were planned since the last call. Before anything else is asked.
+  // A plan begins. Before anything else is asked.
   virtual void begin_plan(std::span<const LineState> lines);
+  // Most rows of the plan's remaining budget that the next sequence of `line` may take; at least 1 while there is a
+  // budget, so that decoding is never held up.
+  virtual uint32_t rows_for(uint32_t line, uint32_t budget, std::span<const LineState> lines) const;
   // The line whose head is admitted next, if there is room for it; none: nobody may be admitted now.
   virtual std::optional<uint32_t> next_line(std::span<const LineState> lines) const;
   // The head of `line` found no slot or no blocks: which of the running ones gives its place up for it, if any.
