@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "sched/fair_share.h"
+
 namespace heddle::sched {
 
 Result<void> validate(const Config& config) {
@@ -20,7 +22,9 @@ Result<void> validate(const Config& config) {
     return fail(fmt::format("--kv-cache-metrics-sample must be between 0 and 1, got {}", config.residency_share));
   if (config.fair_quantum == 0) return fail("--fair-quantum must be at least 1");
   for (const auto& [tenant, weight] : config.tenant_weights)
-    if (weight == 0) return fail(fmt::format("--tenant-weight of {} must be at least 1", tenant));
+    if (weight == 0 || weight > fair::kMaxWeight)
+      return fail(
+          fmt::format("--tenant-weight of {} must be between 1 and {}, got {}", tenant, fair::kMaxWeight, weight));
   if (config.max_long_partial_prefills > 0 && config.long_prefill_token_threshold == 0)
     return fail("--max-long-partial-prefills needs --long-prefill-token-threshold, which says what is long");
   if (!config.enable_chunked_prefill && config.max_num_batched_tokens < config.max_model_len)

@@ -54,10 +54,16 @@ bool Scheduler::plan(StepPlan& plan, MonotonicTime now) {
   }
   now_ = now;
   budget_ = config_.max_num_batched_tokens;
+  const uint64_t n_preemptions = counters_.n_preemptions;
   list_lines();
   policy_->begin_plan(lines_);
   const bool preempted = plan_running(plan);
-  if (!preempted) admit(plan);
+  if (!preempted) {
+    admit(plan);
+    // Who had to make way was the only one that ran: with nothing planned, the rule against admitting beside a
+    // preemption protects nobody.
+    if (plan.empty() && running_.empty() && counters_.n_preemptions != n_preemptions) admit(plan);
+  }
   if (plan.empty()) return false;
   fork_prompts(plan);
   plan.step = next_step_++;
@@ -71,12 +77,17 @@ bool Scheduler::plan_running(StepPlan& plan) {
   const uint64_t before = counters_.n_preemptions;
   for (cursor_ = 0; cursor_ < running_.size() && budget_ > 0; ++cursor_) {
     Sequence& s = *running_[cursor_];
-    const uint32_t n = policy::rows(
-        {s.n_missing(), budget_, config_.long_prefill_token_threshold, alone(), config_.enable_chunked_prefill});
+    const uint32_t n = wanted_rows(s, s.n_missing());
     // 0: waits for a result, or for a larger budget: those behind it may go.
     if (n > 0 && make_room(plan, s, s.n_computed + n)) append(plan, s, n);
   }
   return counters_.n_preemptions != before;
+}
+
+uint32_t Scheduler::wanted_rows(const Sequence& s, uint32_t n_missing) const {
+  const uint32_t budget = std::min(budget_, policy_->rows_for(line(s), budget_, lines_));
+  return policy::rows(
+      {n_missing, budget, config_.long_prefill_token_threshold, alone(), config_.enable_chunked_prefill});
 }
 
 KvCache::Growth Scheduler::growth(StepPlan& plan) const {
@@ -104,10 +115,14 @@ void Scheduler::list_candidates() {
 void Scheduler::list_lines() {
   const uint32_t n = std::max({1u, queue_.n_lines(), tenants_.n_lines()});
   lines_.assign(n, {});
-  if (n == 1) {
+  if (config_.policy != PolicyKind::fair) {
     lines_[0].n_running = n_running() + n_parked();
   } else {
-    for (const Sequence* s : running_) ++lines_[line(*s)].n_running;
+    for (const Sequence* s : running_) {
+      LineState& state = lines_[line(*s)];
+      ++state.n_running;
+      state.n_missing += s->n_missing();
+    }
     for (const Sequence* s : parked_) ++lines_[line(*s)].n_running;
   }
   for (uint32_t i = 0; i < queue_.n_lines(); ++i) {

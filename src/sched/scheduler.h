@@ -141,6 +141,7 @@ class Scheduler {
   void append(StepPlan& plan, Sequence& sequence, uint32_t n_rows);
   void fork_prompts(StepPlan& plan);
   void fork(StepPlan& plan, uint32_t owner_step, Sequence& child);
+  uint32_t wanted_rows(const Sequence& sequence, uint32_t n_missing) const;
   void list_candidates();
   void list_lines();
   KvCache::Growth growth(StepPlan& plan) const;

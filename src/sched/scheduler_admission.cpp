@@ -62,8 +62,7 @@ void Scheduler::admit(StepPlan& plan) {
       return;
     }
     const uint32_t n_missing = s.n_known() - static_cast<uint32_t>(hit->blocks.size()) * config_.block_size;
-    const uint32_t n = policy::rows(
-        {n_missing, budget_, config_.long_prefill_token_threshold, alone(), config_.enable_chunked_prefill});
+    const uint32_t n = wanted_rows(s, n_missing);
     if (n == 0) return;
     start(plan, s, *hit, n);
   }
@@ -119,10 +118,10 @@ uint32_t Scheduler::n_promised(const Sequence& s) const {
 // means that this plan admits nobody more.
 bool Scheduler::make_way(StepPlan& plan, uint32_t line, Sequence& head) {
   if (running_.empty()) return evict_session();
-  for (;;) {
+  for (bool exchanged = false;; exchanged = true) {
     list_candidates();
     const std::optional<size_t> victim = policy_->yields_to(line, lines_, candidates_);
-    if (!victim) return false;
+    if (!victim) return config_.policy == PolicyKind::fair && !exchanged && evict_session();
     preempt(&plan, *running_[*victim]);
     list_lines();
     if (find_room(head)) return false;
