@@ -94,10 +94,11 @@ BlockId KvCache::take_block(MonotonicTime now) {
 }
 
 // Whole blocks that were found in the cache lie below n_computed and are never written again, so only a fork comes
-// here.
+// here: its partial block, or, if it had to forget rows that its parent went on from, one that the cache has as full.
 bool KvCache::writes_shared_block(const Sequence& sequence, uint32_t n_positions) const {
   const uint32_t i = sequence.n_computed / block_size_;
-  return n_positions > sequence.n_computed && i < sequence.blocks.size() && pool_.references(sequence.blocks[i]) > 1;
+  if (n_positions <= sequence.n_computed || i >= sequence.blocks.size()) return false;
+  return pool_.references(sequence.blocks[i]) > 1 || pool_.hashed(sequence.blocks[i]);
 }
 
 uint32_t KvCache::growth(const Sequence& sequence, uint32_t n_positions) const {

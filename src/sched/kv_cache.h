@@ -43,8 +43,8 @@ class KvCache {
     std::vector<BlockCopy>* copies = nullptr;
   };
   // Lets the table cover `n_positions` and the lookahead, and makes the block of the first row to be computed
-  // (sequence.n_computed) the sequence's own: a partial block that others hold too (after a fork) is copied on write.
-  // False, and nothing changed, if too few blocks are free. The copies are to be made in their order.
+  // (sequence.n_computed) the sequence's own: one that others hold too (after a fork), or that the cache knows, is
+  // copied on write. False, and nothing changed, if too few blocks are free. The copies are to be made in their order.
   bool grow(Sequence& sequence, uint32_t n_positions, const Growth& growth);
   // Blocks that grow() would take.
   uint32_t growth(const Sequence& sequence, uint32_t n_positions) const;

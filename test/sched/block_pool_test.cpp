@@ -58,6 +58,23 @@ TEST_CASE("a touched block leaves the free list and keeps its hash") {
   CHECK(pool.hashed(id));
 }
 
+TEST_CASE("forgetting the hashes keeps the order of the free list, and the next release goes to the front") {
+  BlockPool pool(4);
+  const BlockId a = pool.allocate(), b = pool.allocate();
+  pool.set_hashed(a, true);
+  pool.set_hashed(b, true);
+  pool.release(b);
+  pool.release(a);
+  CHECK(pool.n_cached() == 2);
+  pool.forget_hashes();
+  CHECK(pool.n_cached() == 0);
+  CHECK_FALSE(pool.hashed(a));
+  CHECK(free_list(pool) == Ids{2, 3, 1, 0});
+  pool.touch(a);
+  pool.release(a);
+  CHECK(free_list(pool) == Ids{0, 2, 3, 1});
+}
+
 TEST_CASE("after any sequence of calls the free list, the counts and the references agree with a plain model") {
   const auto seed = std::random_device{}();
   CAPTURE(seed);

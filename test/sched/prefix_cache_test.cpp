@@ -36,6 +36,9 @@ TEST_CASE("a hash depends on seed, every domain field, every token and every blo
 TEST_CASE("equal text in different fields of a domain gives different domains") {
   CHECK(hash_domain(0, {"ab", ""}) != hash_domain(0, {"a", "b"}));
   CHECK(hash_domain(0, {"", "ab"}) != hash_domain(0, {"ab", ""}));
+  CHECK(hash_domain(0, {"", "ab", ""}) != hash_domain(0, {"", "", "ab"}));
+  CHECK(hash_domain(0, {"", "a", "b"}) != hash_domain(0, {"", "ab", ""}));
+  CHECK(PrefixDomain{"m", "s", "a"} != PrefixDomain{"m", "s", "b"});
   CHECK(hash_domain(0, {std::string("a\0", 2), ""}) != hash_domain(0, {"a", ""}));
 }
 
@@ -74,7 +77,27 @@ TEST_CASE("a second block with a content that is there stays out and learns its 
   CHECK(first.inserted);
   CHECK_FALSE(twin.inserted);
   CHECK(twin.content == first.content);
+  CHECK(first.block == BlockId(0));
+  CHECK(twin.block == BlockId(0));
+  CHECK(cache.content(BlockId(0)) == first.content);
+  CHECK(cache.content(BlockId(3)) == 0);
   CHECK(cache.size() == 1);
+}
+
+TEST_CASE("a cleared index finds nothing, and what enters again is a new content") {
+  PrefixCache cache(4, 2);
+  const Domain d = domain("m", "");
+  const std::vector<TokenId> tokens = {1, 2};
+  const PrefixCache::Key key{hash_block({}, tokens), 0, &d, tokens};
+  const ContentId before = cache.insert(BlockId(1), key).content;
+  CHECK(d.use_count() == 2);
+  cache.clear();
+  CHECK(d.use_count() == 1);
+  CHECK(cache.size() == 0);
+  CHECK_FALSE(cache.find(key));
+  const auto again = cache.insert(BlockId(1), key);
+  CHECK(again.inserted);
+  CHECK(again.content != before);
 }
 
 TEST_CASE("a forced hash collision does not share: each sequence gets blocks of its own") {
