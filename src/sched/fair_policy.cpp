@@ -1,5 +1,8 @@
 #include "sched/fair_policy.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 #include "sched/sequence.h"
 
@@ -24,18 +27,24 @@ QueueKey FairPolicy::key(const Sequence& s, uint64_t n_preemptions) const {
 }
 
 void FairPolicy::begin_plan(std::span<const LineState> lines) {
-  const bool before = contended_;
-  contended_ = fair::contended(lines);
-  if (contended_) {
-    fair::begin_round(lines, accounts_, rules_);
-  } else if (before) {
-    for (fair::FairAccount& account : accounts_) account.deficit = account.claim = account.planned = account.carry = 0;
+  const bool before = std::exchange(contended_, fair::contended(lines));
+  if (!contended_) return;
+  if (!before) {
+    for (fair::FairAccount& account : accounts_)
+      account = {.weight = account.weight, .last_admitted = account.last_admitted};
   }
+  fair::begin_round(lines, accounts_, rules_, !before);
+  std::optional<uint32_t> claimant = fair::next(lines, accounts_, rules_);
+  // Rows kept for somebody who gets no place are lost: one that got none keeps rows in every other plan only.
+  if (claimant && (claimant == no_place_ || !fair::is_due(lines[*claimant], accounts_[*claimant], rules_)))
+    claimant.reset();
+  promises_ = fair::promise(lines, accounts_, rules_, claimant);
+  no_place_.reset();
 }
 
-uint32_t FairPolicy::rows_for(uint32_t line, uint32_t budget, std::span<const LineState> lines) const {
+uint32_t FairPolicy::rows_for(uint32_t line, uint32_t budget) const {
   if (!contended_) return budget;
-  return static_cast<uint32_t>(fair::rows_for(lines, accounts_, rules_, line, budget));
+  return static_cast<uint32_t>(fair::rows_for(accounts_[line], rules_, promises_, budget));
 }
 
 std::optional<uint32_t> FairPolicy::next_line(std::span<const LineState> lines) const {
@@ -43,23 +52,24 @@ std::optional<uint32_t> FairPolicy::next_line(std::span<const LineState> lines) 
 }
 
 std::optional<size_t> FairPolicy::yields_to(uint32_t line, std::span<const LineState> lines,
-                                            std::span<const policy::Candidate> running) const {
+                                            std::span<const policy::Candidate> running) {
   if (!contended_ || !fair::is_due(lines[line], accounts_[line], rules_)) return std::nullopt;
-  return fair::yielding(lines, accounts_, line, running);
+  const std::optional<size_t> at = fair::yielding(lines, accounts_, line, running);
+  if (!at) no_place_ = line;
+  return at;
 }
 
 size_t FairPolicy::victim(std::span<const policy::Candidate> running) const { return fair::victim(accounts_, running); }
 
 void FairPolicy::charge(uint32_t line, int64_t rows) {
   if (!contended_) return;
-  accounts_[line].deficit -= rows;
-  accounts_[line].planned += rows;
+  fair::FairAccount& account = accounts_[line];
+  fair::charge(account, rows);
+  const int64_t kept = std::clamp(rows, int64_t{0}, account.promised);
+  account.promised -= kept;
+  promises_.rows -= kept;
 }
 
-void FairPolicy::admitted(uint32_t line) {
-  accounts_[line].last_admitted = ++n_admitted_;
-  accounts_[line].admitted = true;
-  accounts_[line].claim = 0;
-}
+void FairPolicy::admitted(uint32_t line) { fair::admitted(accounts_[line], rules_, ++n_admitted_); }
 
 }  // namespace heddle::sched

@@ -16,10 +16,10 @@ class FairPolicy final : public SchedulingPolicy {
   uint32_t line(const Sequence& s) const override;
   QueueKey key(const Sequence& s, uint64_t n_preemptions) const override;
   void begin_plan(std::span<const LineState> lines) override;
-  uint32_t rows_for(uint32_t line, uint32_t budget, std::span<const LineState> lines) const override;
+  uint32_t rows_for(uint32_t line, uint32_t budget) const override;
   std::optional<uint32_t> next_line(std::span<const LineState> lines) const override;
   std::optional<size_t> yields_to(uint32_t line, std::span<const LineState> lines,
-                                  std::span<const policy::Candidate> running) const override;
+                                  std::span<const policy::Candidate> running) override;
   size_t victim(std::span<const policy::Candidate> running) const override;
   void charge(uint32_t line, int64_t rows) override;
   void admitted(uint32_t line) override;
@@ -30,6 +30,8 @@ class FairPolicy final : public SchedulingPolicy {
   fair::FairRules rules_;
   std::vector<fair::FairAccount> accounts_;  // by line
   bool contended_ = false;
+  fair::Promises promises_;           // of the plan under way
+  std::optional<uint32_t> no_place_;  // the line for whose head the last plan had no place, nor an exchange
   uint64_t n_admitted_ = 0;
 };
 

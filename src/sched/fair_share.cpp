@@ -64,7 +64,7 @@ bool contended(Lines lines) {
   return n_waiting > 0 && n_active > 1;
 }
 
-void begin_round(Lines lines, std::span<FairAccount> accounts, const FairRules& rules) {
+void begin_round(Lines lines, std::span<FairAccount> accounts, const FairRules& rules, bool first) {
   HEDDLE_CHECK_OP(lines.size(), <=, accounts.size());
   int64_t pool = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -72,9 +72,12 @@ void begin_round(Lines lines, std::span<FairAccount> accounts, const FairRules& 
     const int64_t unused = std::max(account.deficit - cap(lines[i], account, rules), int64_t{0});
     account.deficit -= unused;
     pool += account.planned + unused;
+    const bool caught_up = lines[i].n_running > 0 && lines[i].n_missing <= lines[i].n_running;
+    // The last row of a prompt and that of a token look alike: only the next one is surely a token's.
+    account.settled = caught_up && (first || account.settled || (account.caught_up && account.planned > 0));
+    account.caught_up = caught_up;
     account.planned = 0;
     account.admitted = false;
-    account.settled = lines[i].n_missing <= lines[i].n_running;
   }
   share_out(lines, accounts, rules, pool);
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -85,6 +88,19 @@ void begin_round(Lines lines, std::span<FairAccount> accounts, const FairRules& 
     else if (account.deficit >= 0)
       account.claim = std::min(account.claim + rules.quantum * account.weight, head_cost(lines[i]));
   }
+}
+
+void charge(FairAccount& account, int64_t rows) {
+  account.deficit -= rows;
+  account.planned += rows;
+  if (account.settled) account.turn -= rows;
+}
+
+void admitted(FairAccount& account, const FairRules& rules, uint64_t number) {
+  account.last_admitted = number;
+  account.admitted = true;
+  account.claim = 0;
+  account.turn = rules.quantum * account.weight;
 }
 
 bool is_due(const LineState& line, const FairAccount& account, const FairRules& rules) {
@@ -98,40 +114,46 @@ bool is_due(const LineState& line, const FairAccount& account, const FairRules& 
 }
 
 std::optional<uint32_t> next(Lines lines, Accounts accounts, const FairRules& rules) {
+  enum Rank { waits, due, starved };
   std::optional<uint32_t> best;
-  bool best_due = false;
+  Rank best_rank = waits;
   for (uint32_t i = 0; i < lines.size(); ++i) {
     if (lines[i].n_ready == 0) continue;
-    const bool due = is_due(lines[i], accounts[i], rules);
+    const FairAccount& a = accounts[i];
+    const Rank rank = !is_due(lines[i], a, rules) ? waits : is_starved(lines[i]) ? starved : due;
     const auto better = [&] {
-      if (!best || due != best_due) return !best || due;
-      const FairAccount &a = accounts[i], &b = accounts[*best];
-      if (!due && owed_less(a, b) != owed_less(b, a)) return owed_less(b, a);
+      if (!best || rank != best_rank) return !best || rank > best_rank;
+      const FairAccount& b = accounts[*best];
+      if (rank == waits && owed_less(a, b) != owed_less(b, a)) return owed_less(b, a);
+      const uint64_t runs_a = (uint64_t{lines[i].n_running} + 1) * b.weight;
+      const uint64_t runs_b = (uint64_t{lines[*best].n_running} + 1) * a.weight;
+      if (rank == due && runs_a != runs_b) return runs_a < runs_b;
       return a.last_admitted < b.last_admitted;
     };
     if (!better()) continue;
     best = i;
-    best_due = due;
+    best_rank = rank;
   }
   return best;
 }
 
-int64_t rows_for(Lines lines, Accounts accounts, const FairRules& rules, uint32_t line, int64_t budget) {
-  int64_t promised = 0, weights = 0;
-  for (uint32_t i = 0; i < lines.size(); ++i) {
-    if (!is_active(lines[i])) continue;
-    weights += accounts[i].weight;
-    if (i == line) continue;
-    const FairAccount& account = accounts[i];
-    const bool due = is_due(lines[i], account, rules);
-    if (lines[i].n_running == 0 && !due) continue;
-    int64_t rows = std::min(int64_t{lines[i].n_missing}, std::max(rules.quantum * account.weight, account.deficit));
-    if (due) rows += head_cost(lines[i]);
-    promised += std::max(rows - account.planned, int64_t{0});
+Promises promise(Lines lines, std::span<FairAccount> accounts, const FairRules& rules,
+                 std::optional<uint32_t> claimant) {
+  Promises promises;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    FairAccount& account = accounts[i];
+    account.promised = std::min(int64_t{lines[i].n_missing}, std::max(rules.quantum * account.weight, account.deficit));
+    if (i == claimant) account.promised += head_cost(lines[i]);
+    promises.rows += account.promised;
+    if (is_active(lines[i])) promises.weights += account.weight;
   }
-  if (weights == 0) return budget;
-  const int64_t share = rules.step_rows * accounts[line].weight / weights - accounts[line].planned;
-  return std::min(budget, std::max({budget - promised, share, int64_t{1}}));
+  return promises;
+}
+
+int64_t rows_for(const FairAccount& account, const FairRules& rules, const Promises& promises, int64_t budget) {
+  const int64_t to_others = promises.rows - account.promised;
+  const int64_t share = promises.weights > 0 ? rules.step_rows * account.weight / promises.weights : budget;
+  return std::min(budget, std::max({budget - to_others, share - account.planned, int64_t{1}}));
 }
 
 std::optional<size_t> yielding(Lines lines, Accounts accounts, uint32_t claimant,
@@ -145,7 +167,7 @@ std::optional<size_t> yielding(Lines lines, Accounts accounts, uint32_t claimant
   for (size_t i = running.size(); i-- > 0;) {  // the newest of a line is met first
     const uint32_t line = running[i].line;
     if (line == claimant || accounts[line].admitted || !owed_less(accounts[line], own)) continue;
-    if (lines[line].n_running == 1 && !accounts[line].settled) continue;
+    if (lines[line].n_running == 1 && (!accounts[line].settled || accounts[line].turn > 0)) continue;
     if (less(i, any)) any = i;
     if ((lines[line].n_running - 1) * uint64_t{own.weight} < n_then * accounts[line].weight) continue;
     if (less(i, balanced)) balanced = i;

@@ -16,21 +16,24 @@
 //    that a tenant of many short requests gets its share and no more.
 //  - A line is due when its claim, or its deficit, covers its head's cost. Of a cost above the rows that a step surely
 //    has for it the claim must cover only what the rest's steps, of quantum * weight rows each, do not make up for.
-//  - Admission: lines that are due, in turns; then the line with the largest deficit per weight, whatever its sign:
-//  free
-//    room is always used, and one above its share never goes before a waiting one that is not.
-//  - Exchange: if there is no place for a due head, a line that was served more gives up its newest sequence:
-//  yielding().
-//  - Rows: prompts leave the rows that are promised to other lines in a step: rows_for().
+//  - Admission: starved lines that are due, in turns; other lines that are due, the one that runs least per weight
+//  first;
+//    then the line with the largest deficit per weight, whatever its sign. So free room is always used, and one above
+//    its share never goes before a waiting one that is not.
+//  - Exchange: if there is no place for a due head, a line that was served more gives up its newest sequence, see
+//    yielding(). Not one that was admitted by the same plan, and not a line's only one before it had a turn: its first
+//    token and quantum * weight more rows. Else starved lines would take the place from each other before either got
+//    on.
+//  - Rows: sequences leave the rows that are promised to others in this step, see promise().
 //  - Pressure: the newest sequence of the line with the smallest deficit per weight gives way.
 //
 // So a starved line that is not above its share is due in at most ceil(cost / (quantum * weight)) rounds, its head is
-// admitted by the next plan, since those whose place it takes cannot take it back, and the first token is in a plan
-// ceil(cost / (quantum * weight)) + 1 rounds after the first, if sum(quantum * weight) fits in a step and some line
-// runs two sequences, or one that has had a token. Of several lines due at once each waits for the exchanges of those
-// before it, one a plan. After an exchange, neither of two lines that both still run takes the place back while their
-// demand is the same. A starved line can take a line's only place, but not more often than once in ceil(cost / (quantum
-// * weight)) rounds.
+// admitted by the next plan, since those whose place it takes cannot take it back, and its first token is in the plan
+// ceil(cost / (quantum * weight)) + 1 after it came, counting that one, if sum(quantum * weight) fits in a step and
+// some line that was served more runs two sequences, or one that had its turn. Of several lines due at once each waits
+// for the exchanges of those before it, one a plan. Lines that run exchange places towards balance only and never back:
+// with demand unchanged, exchanges among them end, and the rest of fairness is who is admitted when a place falls free.
+// Lines that outnumber the places take turns, none shorter than a quantum.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -49,8 +52,11 @@ struct FairAccount {
   int64_t planned = 0;         // rows charged since the round began
   int64_t carry = 0;           // remainder of the last division by the sum of weights, so that no row is lost
   uint64_t last_admitted = 0;  // number of the admission
+  int64_t promised = 0;        // rows that others leave to it in this plan
+  int64_t turn = 0;            // rows that its sequence will have after its first token before it may be exchanged
   bool admitted = false;       // since the round began
-  bool settled = false;        // when the round began, its running sequences had all had their first token
+  bool caught_up = false;      // when the round began, its running sequences lacked one row each at most
+  bool settled = false;        // ... and had all had a token since they were admitted
 };
 
 struct FairRules {
@@ -68,18 +74,30 @@ using Accounts = std::span<const FairAccount>;
 
 bool contended(Lines lines);
 
-// One round.
-void begin_round(Lines lines, std::span<FairAccount> accounts, const FairRules& rules);
+// One round. `first`: contention begins.
+void begin_round(Lines lines, std::span<FairAccount> accounts, const FairRules& rules, bool first = false);
+
+void charge(FairAccount& account, int64_t rows);
+void admitted(FairAccount& account, const FairRules& rules, uint64_t number);
 
 bool is_due(const LineState& line, const FairAccount& account, const FairRules& rules);
 
 // None: nothing is ready.
 std::optional<uint32_t> next(Lines lines, Accounts accounts, const FairRules& rules);
 
-// Most of the `budget` rows left in the step that `line` may take. The rest is promised: to a due line, its head's
-// cost; to one that runs, quantum * weight or what it is owed; less what they had in this step, and no more than they
-// can use. If more is promised than there is, each line still has its weighted share of a step, and one row.
-int64_t rows_for(Lines lines, Accounts accounts, const FairRules& rules, uint32_t line, int64_t budget);
+// Sets what is promised to each line in a plan, and gives the sums that rows_for() needs: to a line that runs, quantum
+// * weight or what it is owed, as far as its sequences lack rows; to the claimant (a due line that comes next), its
+// head's cost too.
+struct Promises {
+  int64_t rows = 0;     // less what charge() has counted since
+  int64_t weights = 0;  // of active lines
+};
+Promises promise(Lines lines, std::span<FairAccount> accounts, const FairRules& rules,
+                 std::optional<uint32_t> claimant);
+
+// Most of the `budget` rows left in the step that the line may take: those promised to others stay. If more is promised
+// than there is, it still has its weighted share of a step, and one row.
+int64_t rows_for(const FairAccount& account, const FairRules& rules, const Promises& promises, int64_t budget);
 
 // Who of the running gives its place to the claimant's head: the newest of the line with the smallest deficit per
 // weight, smaller than the claimant's, of the lines that even then run at least as many per weight as the claimant. A
