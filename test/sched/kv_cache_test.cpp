@@ -164,6 +164,19 @@ TEST_CASE("forks share their blocks once, then merge what they generate alike") 
   CHECK(bench.kv.pool().n_held() == 3);
 }
 
+TEST_CASE("a fork of a committed prompt goes on from its contents: what it generates is found under the whole prompt") {
+  KvBench bench(KvBench::config(8, 4));
+  Sequence &parent = bench.add(counting(8)), &child = bench.add(counting(12));
+  bench.compute(parent);
+  bench.kv.fork(parent, child, 8);
+  child.n_computed = child.n_committed = 8;
+  bench.compute(child);
+  CHECK(bench.kv.cached_tokens(counting(13), child.domain) == 12);
+  std::vector<TokenId> other = counting(13);
+  other[0] = 99;
+  CHECK(bench.kv.cached_tokens(other, child.domain) == 0);
+}
+
 TEST_CASE("a block that is also held by a fork is not given up for an equal one") {
   KvBench bench(KvBench::config(8, 4));
   Sequence &first = bench.add(counting(4)), &parent = bench.add(counting(4)), &child = bench.add(counting(4));

@@ -15,7 +15,7 @@ class KvBench {
  public:
   using Ids = std::vector<uint32_t>;
 
-  explicit KvBench(Config config) : kv(config), max_positions_(config.max_model_len) {}
+  explicit KvBench(const Config& config) : kv(config), max_positions_(config.max_model_len) {}
 
   static Config config(uint32_t n_blocks, uint32_t block_size) {
     Config c;
