@@ -42,7 +42,7 @@ void FairPolicy::begin_plan(std::span<const LineState> lines) {
   no_place_.reset();
 }
 
-uint32_t FairPolicy::rows_for(uint32_t line, uint32_t budget) const {
+uint32_t FairPolicy::rows_for(uint32_t line, uint32_t budget, std::span<const LineState>) const {
   if (!contended_) return budget;
   return static_cast<uint32_t>(fair::rows_for(accounts_[line], rules_, promises_, budget));
 }

@@ -16,7 +16,7 @@ class FairPolicy final : public SchedulingPolicy {
   uint32_t line(const Sequence& s) const override;
   QueueKey key(const Sequence& s, uint64_t n_preemptions) const override;
   void begin_plan(std::span<const LineState> lines) override;
-  uint32_t rows_for(uint32_t line, uint32_t budget) const override;
+  uint32_t rows_for(uint32_t line, uint32_t budget, std::span<const LineState> lines) const override;
   std::optional<uint32_t> next_line(std::span<const LineState> lines) const override;
   std::optional<size_t> yields_to(uint32_t line, std::span<const LineState> lines,
                                   std::span<const policy::Candidate> running) override;

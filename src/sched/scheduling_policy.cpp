@@ -13,7 +13,7 @@ uint32_t SchedulingPolicy::line(const Sequence&) const { return 0; }
 
 void SchedulingPolicy::begin_plan(std::span<const LineState>) {}
 
-uint32_t SchedulingPolicy::rows_for(uint32_t, uint32_t budget) const { return budget; }
+uint32_t SchedulingPolicy::rows_for(uint32_t, uint32_t budget, std::span<const LineState>) const { return budget; }
 
 std::optional<uint32_t> SchedulingPolicy::next_line(std::span<const LineState> lines) const {
   if (lines.empty() || lines[0].n_ready == 0) return std::nullopt;

@@ -38,7 +38,7 @@ class SchedulingPolicy {
   virtual void begin_plan(std::span<const LineState> lines);
   // Most rows of the plan's remaining budget that the next sequence of `line` may take; at least 1 while there is a
   // budget, so that decoding is never held up.
-  virtual uint32_t rows_for(uint32_t line, uint32_t budget) const;
+  virtual uint32_t rows_for(uint32_t line, uint32_t budget, std::span<const LineState> lines) const;
   // The line whose head is admitted next, if there is room for it; none: nobody may be admitted now.
   virtual std::optional<uint32_t> next_line(std::span<const LineState> lines) const;
   // The head of `line` found no slot or no blocks: which of the running ones gives its place up for it, if any.
