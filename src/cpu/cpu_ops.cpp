@@ -33,24 +33,25 @@ void CpuDevice::copy_blocks(device::Queue&, std::span<const device::BlockCopy> c
   for (const device::BlockCopy& copy : copies) {
     HEDDLE_CHECK_OP(copy.from.value, <, kv_.n_blocks());
     HEDDLE_CHECK_OP(copy.to.value, <, kv_.n_blocks());
+    HEDDLE_CHECK_OP(copy.from.value, !=, copy.to.value);
   }
+  // A chunk makes its pieces of all copies, in their order; pieces of a block are independent of each other.
+  static constexpr size_t kPiece = size_t{8} << 10;
   struct Args {
     const device::BlockCopy* copies;
+    size_t n_copies;
     const KvCache* kv;
-    uint32_t pieces;  // of a block
-    RowChunks rows;   // a row is a piece of a block
+    RowChunks pieces;
   };
-  static constexpr size_t kPiece = size_t{32} << 10;
-  const auto pieces = static_cast<uint32_t>((kv_.block_stride() + kPiece - 1) / kPiece);
-  const double ns = kMoveNs * kPiece / sizeof(float) + kRowNs;
-  const RowChunks rows = chunk_rows(static_cast<uint32_t>(copies.size()) * pieces, ns, team_.n_threads());
-  team_.append<Args>(rows.chunks(), {copies.data(), &kv_, pieces, rows}, [](const Args& a, uint32_t chunk, Worker&) {
-    for (uint32_t r = a.rows.first(chunk); r < a.rows.last(chunk); ++r) {
-      const device::BlockCopy& copy = a.copies[r / a.pieces];
-      const size_t at = r % a.pieces * kPiece;
-      const size_t bytes = std::min(kPiece, a.kv->block_stride() - at);
-      std::memcpy(a.kv->block(copy.to) + at, a.kv->block(copy.from) + at, bytes);
-    }
+  const auto n_pieces = static_cast<uint32_t>((kv_.block_stride() + kPiece - 1) / kPiece);
+  const double ns = (kMoveNs * kPiece / sizeof(float) + kRowNs) * static_cast<double>(copies.size());
+  const RowChunks pieces = chunk_rows(n_pieces, ns, team_.n_threads());
+  const Args args{copies.data(), copies.size(), &kv_, pieces};
+  team_.append<Args>(pieces.chunks(), args, [](const Args& a, uint32_t chunk, Worker&) {
+    const size_t first = a.pieces.first(chunk) * kPiece;
+    const size_t last = std::min(a.pieces.last(chunk) * kPiece, a.kv->block_stride());
+    for (size_t i = 0; i < a.n_copies; ++i)
+      std::memcpy(a.kv->block(a.copies[i].to) + first, a.kv->block(a.copies[i].from) + first, last - first);
   });
 }
 

@@ -87,8 +87,8 @@ class Device {
   virtual void leave(Queue&, SlotId) = 0;
 
   // ---- ops
-  // Each block's K and V of all layers. No block is written twice, none is both read and written. `copies` lives until
-  // on_done.
+  // Each block's K and V of all layers, one copy after another: a block that one reads, a later one may write. `copies`
+  // lives until on_done.
   virtual void copy_blocks(Queue&, std::span<const BlockCopy> copies) = 0;
   virtual void embed(Queue&, const Linear& table, const Batch&, float scale, Tensor out) = 0;  // [n_rows, hidden]
   virtual void norm(Queue&, Tensor x, Vector weight, float epsilon, Tensor out) = 0;           // out = rms(x) * w

@@ -10,11 +10,11 @@ namespace heddle::engine {
 namespace {
 
 struct Counted {
-  explicit Counted(uint32_t& counter) : n(counter) { ++n; }
-  ~Counted() { --n; }
+  explicit Counted(std::shared_ptr<uint32_t> counter) : n(std::move(counter)) { ++*n; }
+  ~Counted() { --*n; }
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
-  uint32_t& n;
+  std::shared_ptr<uint32_t> n;
 };
 
 }  // namespace
@@ -38,7 +38,7 @@ void ModelWeights::let_go() {
 
 void ModelWeights::release() {
   let_go();
-  if (n_holders_ == 0 && n_waiting_ == 0) unload();
+  if (n_holders_ == 0 && *n_waiting_ == 0) unload();
 }
 
 void ModelWeights::unload() {
@@ -79,7 +79,7 @@ void ModelWeights::on_loaded(Result<std::unique_ptr<model::Model>> loaded) {
   if (loaded) {
     model_ = std::move(*loaded);
     // Those who waited may be gone.
-    if (n_waiting_ == 0) unload();
+    if (*n_waiting_ == 0) unload();
   } else {
     error_ = std::move(loaded.error());
   }

@@ -42,7 +42,8 @@ class ModelWeights {
   void let_go();   // the model stays: for a runner that ends
   void release();  // the last one to release unloads
   void drop_file_cache();
-  // Holds the weights, which are loaded first if they are not there.
+  // Holds the weights, which are loaded first if they are not there. Whoever awaits it when this goes must not be
+  // resumed.
   boost::asio::awaitable<Result<void>> acquire();
 
  private:
@@ -55,7 +56,7 @@ class ModelWeights {
   std::unique_ptr<model::Model> model_;
   WeightSource source_;
   uint32_t n_holders_ = 0;
-  uint32_t n_waiting_ = 0;
+  std::shared_ptr<uint32_t> n_waiting_ = std::make_shared<uint32_t>(0);  // in acquire(); a frame may outlive this
   bool loading_ = false;
   std::optional<Error> error_;              // of the last loading
   boost::asio::steady_timer loading_done_;  // never expires; cancelled to wake acquire()

@@ -78,7 +78,7 @@ struct Step {
 
 }  // namespace
 
-TEST_CASE("copied blocks hold the bytes of their sources in every layer, and no other block changes") {
+TEST_CASE("copied blocks hold the bytes of their sources in every layer, copy after copy, and no other block changes") {
   const uint32_t seed = 5;
   INFO("seed ", seed);
   for (const uint32_t helpers : {0u, 1u, 3u}) {
@@ -91,10 +91,10 @@ TEST_CASE("copied blocks hold the bytes of their sources in every layer, and no 
       std::mt19937 random(seed);
       for (std::byte& byte : device.kv_memory()) byte = static_cast<std::byte>(random());
       std::vector<std::byte> expected = bytes_of(device.kv_memory());
-      const std::vector<device::BlockCopy> copies = {{BlockId{3}, BlockId{0}},
-                                                     {BlockId{3}, BlockId{kBlocks - 1}},  // one source, two copies
-                                                     {BlockId{7}, BlockId{5}},
-                                                     {BlockId{1}, BlockId{2}}};
+      const std::vector<device::BlockCopy> copies = {
+          {BlockId{3}, BlockId{0}}, {BlockId{3}, BlockId{kBlocks - 1}},  // one source, two copies
+          {BlockId{7}, BlockId{5}}, {BlockId{1}, BlockId{2}},           {BlockId{9}, BlockId{1}},  // read before
+          {BlockId{2}, BlockId{9}}};  // written before, and read before
       for (const device::BlockCopy& copy : copies)
         std::copy_n(expected.begin() + static_cast<std::ptrdiff_t>(copy.from.value * block), block,
                     expected.begin() + static_cast<std::ptrdiff_t>(copy.to.value * block));

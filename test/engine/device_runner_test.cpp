@@ -2,115 +2,15 @@
 
 #include <doctest/doctest.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
+#include <cmath>
 
-#include "model/config.h"
-#include "model/goldens.h"
-#include "model/naive_device.h"
+#include "runner_fixture.h"
 
 namespace heddle::engine {
 namespace {
 
-void rethrow(const std::exception_ptr& thrown) {
-  if (thrown) std::rethrow_exception(thrown);
-}
-
-using sched::Outputs;
-using sched::SeqStep;
-using sched::StepPlan;
-using sched::TokenSource;
-
-// A tiny llama on the naive device behind a runner, and plans for it by hand.
-struct Fixture {
-  boost::asio::io_context io;
-  std::unique_ptr<Loop> loop = make_loop(io);
-  std::shared_ptr<ModelWeights> weights;
-  NaiveDevice* device = nullptr;
-  std::unique_ptr<DeviceRunner> runner;
-  std::vector<BlockId> blocks[4];
-  device::SlotSampling sampling{.temperature = 0.0f};
-
-  explicit Fixture(uint32_t depth = 1, uint32_t all_logits_rows = 0) {
-    const auto files = model::GgufSet::open(HEDDLE_SOURCE_DIR "/test/data/model/tiny_llama.gguf");
-    REQUIRE(files.has_value());
-    auto naive = std::make_unique<NaiveDevice>();
-    device = naive.get();
-    const auto config = model::read_config(*files);
-    REQUIRE(config.has_value());
-    auto loaded = model::load_model(*files, *config, *naive, 64);
-    REQUIRE(loaded.has_value());
-    weights = std::make_shared<ModelWeights>(io.get_executor(), *loop, std::move(*loaded), WeightSource{});
-    runner = std::make_unique<DeviceRunner>(io.get_executor(), std::move(naive), weights,
-                                            DeviceRunnerOptions{.max_num_seqs = 4,
-                                                                .max_num_batched_tokens = 64,
-                                                                .n_blocks = 16,
-                                                                .block_size = 16,
-                                                                .pipeline_depth = depth,
-                                                                .hash_logits = true,
-                                                                .all_logits_rows = all_logits_rows});
-    for (uint32_t s = 0; s < 4; ++s)
-      for (uint32_t b = 0; b < 4; ++b) blocks[s].push_back(BlockId{s * 4 + (3 - b)});
-  }
-
-  static void add(StepPlan& plan, SeqStep seq) {
-    plan.seqs.push_back(seq);
-    plan.n_rows += seq.n_tokens;
-    plan.n_sampled += seq.outputs == Outputs::sample;
-  }
-  SeqStep host(uint32_t slot, std::span<const TokenId> tokens, uint32_t position, Outputs outputs, uint32_t index = 0) {
-    return {.id = SeqId{slot},
-            .slot = SlotId{slot},
-            .n_tokens = static_cast<uint32_t>(tokens.size()),
-            .first_position = position,
-            .source = TokenSource::host,
-            .outputs = outputs,
-            .token_index = index,
-            .tokens = tokens,
-            .blocks = blocks[slot]};
-  }
-  SeqStep next(uint32_t slot, uint32_t position, uint32_t index) {
-    return {.id = SeqId{slot},
-            .slot = SlotId{slot},
-            .n_tokens = 1,
-            .first_position = position,
-            .source = TokenSource::slot,
-            .outputs = Outputs::sample,
-            .token_index = index,
-            .blocks = blocks[slot]};
-  }
-  void join(StepPlan& plan, uint32_t slot) { plan.joined.push_back({SlotId{slot}, &sampling, {}, {}}); }
-
-  Ticket go(const StepPlan& plan, std::span<const TokenMask> masks = {}) {
-    const Ticket ticket = runner->launch(plan);
-    runner->sample(ticket, {.masks = masks});
-    return ticket;
-  }
-  std::vector<SeqResult> wait(Ticket ticket) {
-    std::vector<SeqResult> results;
-    bool done = false;
-    boost::asio::co_spawn(io, wait_into(ticket, results, done), rethrow);
-    io.restart();
-    io.run();
-    REQUIRE(done);
-    return results;
-  }
-  boost::asio::awaitable<void> wait_into(Ticket ticket, std::vector<SeqResult>& results, bool& done) {
-    auto result = co_await runner->wait(ticket);
-    REQUIRE(result.has_value());
-    results.assign(result->seqs.begin(), result->seqs.end());
-    CHECK(result->begin <= result->end);
-    done = true;
-  }
-  size_t count(const std::string& op) const {
-    return static_cast<size_t>(std::count(device->trace.begin(), device->trace.end(), op));
-  }
-};
-
-const std::vector<TokenId> kPrompt = {5, 15, 39, 77, 33, 3};
-
 TEST_CASE("a prompt of 6 tokens makes rows 6 and head rows 1; a chunk that does not finish it makes head rows 0") {
-  Fixture f;
+  RunnerFixture f;
   StepPlan whole;
   f.join(whole, 0);
   f.add(whole, f.host(0, kPrompt, 0, Outputs::sample));
@@ -135,7 +35,7 @@ TEST_CASE("a prompt of 6 tokens makes rows 6 and head rows 1; a chunk that does 
 }
 
 TEST_CASE("a token of the device feeds the next step, the same as if the host had sent it") {
-  Fixture f;
+  RunnerFixture f;
   StepPlan prompt;
   f.join(prompt, 2);
   f.add(prompt, f.host(2, kPrompt, 0, Outputs::sample));
@@ -156,7 +56,7 @@ TEST_CASE("a token of the device feeds the next step, the same as if the host ha
 }
 
 TEST_CASE("results come in the plan's order, whatever each sequence asked for") {
-  Fixture f;
+  RunnerFixture f;
   StepPlan alone;
   f.join(alone, 0);
   f.add(alone, f.host(0, kPrompt, 0, Outputs::sample));
@@ -178,7 +78,7 @@ TEST_CASE("results come in the plan's order, whatever each sequence asked for") 
 }
 
 TEST_CASE("slots leave before others join, so one may change hands in a plan") {
-  Fixture f;
+  RunnerFixture f;
   StepPlan first;
   f.join(first, 0);
   f.add(first, f.host(0, kPrompt, 0, Outputs::sample));
@@ -194,7 +94,7 @@ TEST_CASE("slots leave before others join, so one may change hands in a plan") {
 }
 
 TEST_CASE("two steps in flight are waited for in order, each with its own result") {
-  Fixture f(2);
+  RunnerFixture f(2);
   CHECK(f.runner->max_in_flight() == 2);
   f.device->defer = true;
   StepPlan prompt, decode, third;
@@ -223,7 +123,7 @@ TEST_CASE("two steps in flight are waited for in order, each with its own result
   const SeqResult last = f.wait(c)[0];
   CHECK(second.logits_hash != first.logits_hash);
 
-  Fixture one;
+  RunnerFixture one;
   StepPlan again, decode_again;
   one.join(again, 0);
   one.add(again, one.host(0, kPrompt, 0, Outputs::sample));
@@ -234,7 +134,7 @@ TEST_CASE("two steps in flight are waited for in order, each with its own result
 }
 
 TEST_CASE("a row with a NaN says so and brings no token") {
-  Fixture f;
+  RunnerFixture f;
   f.device->poison_logits = true;
   StepPlan plan;
   f.join(plan, 0);
@@ -245,7 +145,7 @@ TEST_CASE("a row with a NaN says so and brings no token") {
 }
 
 TEST_CASE("all logits of a sequence can be had, beside sampled rows of another") {
-  Fixture f(1, 16);
+  RunnerFixture f(1, 16);
   StepPlan plan;
   f.join(plan, 0);
   f.join(plan, 1);

@@ -273,7 +273,7 @@ class NaiveDevice final : public device::Device, private device::Queue {
     if (defer) return deferred.push_back(std::move(done));
     done();
   }
-  void submit() override {}
+  void submit() override { trace.emplace_back("submit"); }
   void note(const char* op, device::Tensor t) { trace.push_back(fmt::format("{} [{}, {}]", op, t.rows, t.cols)); }
   static float* row(device::Tensor t, uint32_t r) { return t.data + size_t{r} * t.cols; }
   static void norm_row(const float* x, device::Vector w, float epsilon, float* out, uint32_t n = 0) {
