@@ -71,8 +71,8 @@ class ModelRunner {
   // Takes part in a collective step without rows (data parallel lockstep). Dense models have no collectives: nothing.
   virtual void dummy_step() {}
 
-  // Both only with no step in flight. After sleep() nothing may be launched until wake_up() gave a value; every KV block
-  // and slot is forgotten. wake_up() reads what was given back; on an error the runner sleeps on.
+  // Both only with no step in flight. After sleep() nothing may be launched until wake_up() gave a value; every KV
+  // block and slot is forgotten. wake_up() reads what was given back; on an error the runner sleeps on.
   virtual void sleep(SleepLevel level) = 0;
   virtual boost::asio::awaitable<Result<void>> wake_up() = 0;
 };

@@ -21,8 +21,9 @@ bool OutputProcessor::append(LiveSequence& live, TokenId token, MonotonicTime no
   HEDDLE_CHECK(!live.finish);
   const sched::Sequence& sequence = live.sequence;
   if (token < 0) {
+    const char* what = live.masker ? "NaN logits, or none for an allowed token," : "NaN logits";
     end(live, {.reason = FinishReason::error,
-               .message = fmt::format("the model gave NaN logits for token {} of the output", sequence.n_generated())});
+               .message = fmt::format("the model gave {} for token {} of the output", what, sequence.n_generated())});
     return true;
   }
   LiveRequest& request = *live.request;
@@ -33,6 +34,10 @@ bool OutputProcessor::append(LiveSequence& live, TokenId token, MonotonicTime no
   mark(live);
   const std::optional<TokenEnd> token_end = check_token(live.rules, token, sequence.n_known(), sequence.n_limit);
   if (token_end) live.finish = Finish{.reason = token_end->reason, .stop_token = token_end->stop_token};
+  if (live.masker && !live.finish && !live.masker->accept(token))
+    live.finish =
+        Finish{.reason = FinishReason::error,
+               .message = fmt::format("token {} of the output is not of the grammar", sequence.n_generated() - 1)};
   if (live.stops) {
     decode_pending(live);
     if (!live.finish || live.finish->reason == FinishReason::length) match_stop(live);
@@ -110,14 +115,21 @@ void OutputProcessor::flush() {
     decode_pending(live);
     const Finish* finish = live.finish ? &*live.finish : nullptr;
     if (finish) close_text(live);
-    if (finish || !live.text.empty() || !live.tokens.empty()) {
+    if (request.has_turn() && (finish || !live.text.empty() || !live.tokens.empty())) {
       live.finish_sent = finish != nullptr;
       request.sink->on_delta({live.index, live.text, live.tokens, finish});
       live.text.clear();
       live.tokens.clear();
       live.n_decoded = 0;
     }
-    if (finish && --request.n_open == 0) {
+    if (!finish) continue;
+    live.finish_sent = true;
+    if (request.goes_on() && finish->reason == FinishReason::stop) {
+      request.session = LiveRequest::SessionState::between;
+      live.finish.reset();
+      live.finish_sent = false;
+      request.sink->on_turn(request.usage, request.times);
+    } else if (--request.n_open == 0) {
       ended_.push_back(&request);
       request.sink->on_end(request.usage, request.times);
     }

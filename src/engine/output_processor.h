@@ -19,7 +19,7 @@ class OutputProcessor {
   // The tokenizer may be null: outputs then carry token ids and no text.
   OutputProcessor(std::shared_ptr<const text::Tokenizer> tokenizer, TokenId primary_eos);
 
-  // Prepares a sequence whose request, index and sampling are set.
+  // Prepares a sequence whose request, index and sampling are set; and a session's sequence for its next turn.
   void open(LiveSequence& live);
   // A committed token, already in sequence.tokens; -1 for NaN logits. True if the sequence ends with it: finish is set.
   bool append(LiveSequence& live, TokenId token, MonotonicTime now);

@@ -20,6 +20,7 @@ struct Step {
   StepState state = StepState::done;
   Ticket ticket;
   sched::StepPlan plan;
+  std::vector<TokenMask> masks;  // of the plan's masked rows, while sampled
 
   void advance(StepState next) {
     HEDDLE_CHECK_OP(static_cast<int>(next), ==, (static_cast<int>(state) + 1) % 4);

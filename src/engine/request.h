@@ -3,6 +3,8 @@
 // change it later. api/ and the offline front end build it; ready token ids and the caller's arrival stamp come with
 // it.
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +12,8 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "device/sampling.h"
+#include "engine/token_masker.h"
+#include "sched/sequence.h"
 
 namespace heddle::engine {
 
@@ -18,6 +22,12 @@ struct StopRules {
   std::vector<TokenId> token_ids;
   bool ignore_eos = false;
   bool include_stop_string = false;
+};
+
+// Times after which a request is worth nothing to its client; on the engine's clock. A request that waits is dropped as
+// soon as it cannot make its first token in time even at twice the measured rate.
+struct Deadlines {
+  std::optional<MonotonicTime> total, first_token;
 };
 
 struct Request {
@@ -30,6 +40,24 @@ struct Request {
   bool skip_special_tokens = true;
   std::string cache_salt;  // domain of prefix sharing
   Arrival arrival;         // when the request was read, before templates and tokenising
+
+  int32_t priority = 0;  // smaller first, under the priority policy
+  std::string tenant;    // whose share it counts for, under the fair policy
+  Deadlines deadlines;
+  sched::Deferral deferral = sched::Deferral::none;  // waits for this, until Engine::ready()
+  // One for each of the n sequences; empty: no mask.
+  std::function<std::unique_ptr<TokenMasker>()> make_masker;
+  // A session: it may be given more input while it waits and after it has answered (Engine::append). n is 1, and stop
+  // strings are not allowed. Each turn is a request of its own in every count.
+  bool session = false;
+};
+
+// More input for a session. The next answer continues from it.
+struct Turn {
+  std::vector<TokenId> tokens;  // not empty
+  uint32_t max_tokens = 16;
+  std::optional<device::SlotSampling> sampling;  // of this turn and the next ones; absent: as before
+  Arrival arrival;
 };
 
 enum class FinishReason : uint8_t { stop, length, abort, error };
@@ -37,9 +65,10 @@ const char* to_string(FinishReason reason);
 
 struct Finish {
   FinishReason reason = FinishReason::stop;
-  TokenId stop_token = -1;    // the stop token other than the primary eos, or -1
-  std::string stop_string{};  // the matched stop string, or empty
-  std::string message{};      // for error: one line
+  TokenId stop_token = -1;         // the stop token other than the primary eos, or -1
+  std::string stop_string{};       // the matched stop string, or empty
+  std::string message{};           // for error and for a missed deadline: one line
+  bool deadline_exceeded = false;  // an abort by the engine, since the client's time was over
 };
 
 }  // namespace heddle::engine

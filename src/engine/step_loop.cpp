@@ -22,13 +22,19 @@ namespace heddle::engine {
 
 namespace asio = boost::asio;
 
+namespace {
+// How often deadlines are looked at while nothing is computed.
+constexpr auto kDeadlineSweep = std::chrono::milliseconds(10);
+}  // namespace
+
 asio::awaitable<void> Engine::Impl::run() {
   const auto executor = co_await asio::this_coro::executor;
   loop_thread_ = std::this_thread::get_id();
-  asio::steady_timer idle(executor, asio::steady_timer::time_point::max());
+  asio::steady_timer idle(executor);
   idle_ = &idle;
   for (;;) {
     woken_ = false;
+    drop_late();
     fill();
     deliver();
 #ifndef NDEBUG
@@ -36,8 +42,13 @@ asio::awaitable<void> Engine::Impl::run() {
       check_failed(__FILE__, __LINE__, "invariants", line);
 #endif
     if (pipeline_.empty()) {
+      notify();
       if (woken_ || fail_stuck_head()) continue;
       if (phase_ == Phase::stopping && live_.empty()) break;
+      if (timed_.empty())
+        idle.expires_at(asio::steady_timer::time_point::max());
+      else
+        idle.expires_after(kDeadlineSweep);
       co_await idle.async_wait(asio::as_tuple(asio::use_awaitable));
       continue;
     }
@@ -49,29 +60,56 @@ asio::awaitable<void> Engine::Impl::run() {
       take_back(result.error());
   }
   idle_ = nullptr;
+  notify();
 }
 
 void Engine::Impl::fill() {
-  while (pipeline_.has_room()) {
+  while (sample_newest() && pipeline_.has_room()) {
     Step& step = pipeline_.next();
-    if (!scheduler_.plan(step.plan, Monotonic::now())) return;
+    if (!scheduler_.plan(step.plan, now())) return;
     pipeline_.push();
     step.advance(StepState::planned);
     step.ticket = runner_->launch(step.plan);
     step.advance(StepState::forwarded);
-    runner_->sample(step.ticket);  // no row depends on the host today, so in the same breath
-    step.advance(StepState::sampled);
   }
+}
+
+// The sampling half of the newest step, unless it was done. It is held back while the mask of one of its rows depends
+// on a token in flight; nothing is launched meanwhile, since the next forward needs what this one samples.
+bool Engine::Impl::sample_newest() {
+  if (pipeline_.empty() || pipeline_.newest().state != StepState::forwarded) return true;
+  Step& step = pipeline_.newest();
+  step.masks.clear();
+  for (const sched::SeqStep& s : step.plan.seqs)
+    if (s.masked && s.sequence->n_placeholders > 1) return false;
+  for (const sched::SeqStep& s : step.plan.seqs) {
+    if (!s.masked) continue;
+    LiveSequence& live = *static_cast<LiveSequence*>(s.sequence->owner);
+    live.masker->fill(live.mask);
+    step.masks.emplace_back(live.mask);
+  }
+  runner_->sample(step.ticket, {step.masks});
+  step.advance(StepState::sampled);
+  return true;
 }
 
 void Engine::Impl::deliver() {
   outputs_.flush();
+  continue_sessions();
   reap();
+}
+
+void Engine::Impl::measure(const sched::StepPlan& plan, const StepResult& result) {
+  uint32_t n_prompt_rows = 0;
+  for (const sched::SeqStep& s : plan.seqs)
+    if (s.n_tokens > 1 || s.first_position < s.sequence->n_prompt) n_prompt_rows += s.n_tokens;
+  meter_.add_step(n_prompt_rows, plan.n_rows - n_prompt_rows, result.end - result.begin);
 }
 
 void Engine::Impl::commit(const StepResult& result) {
   Step& step = pipeline_.oldest();
-  last_step_ = Monotonic::now();
+  last_step_ = now();
+  measure(step.plan, result);
   delivered_.clear();
   scheduler_.commit(step.plan, result.seqs, delivered_);
   step.advance(StepState::done);
@@ -82,9 +120,17 @@ void Engine::Impl::commit(const StepResult& result) {
     const bool ended = outputs_.append(live, delivered.token, last_step_);
     if (delivered.token >= 0) {
       ++counts_.generation_tokens;
-      if (first) counts_.prompt_tokens += live.sequence.n_prompt;
+      if (first) {
+        counts_.prompt_tokens += live.sequence.n_prompt;
+        settle_queue(*live.request);
+      }
     }
-    if (ended) settle(live);
+    if (!ended) continue;
+    const FinishReason reason = live.finish->reason;
+    if (live.request->goes_on() && (reason == FinishReason::stop || reason == FinishReason::length))
+      end_turn(live);
+    else
+      settle(live);
   }
 }
 

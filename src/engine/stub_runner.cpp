@@ -199,7 +199,7 @@ boost::asio::awaitable<Result<void>> StubRunner::wake_up() {
 }
 
 void StubRunner::drop_all() {
-  n_waited_ = n_computed_ = n_launched_;
+  n_waited_ = n_computed_ = n_sampled_ = n_launched_;
   for (Slot& slot : slots_) slot.joined = false;
 }
 

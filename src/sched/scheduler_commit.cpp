@@ -145,13 +145,13 @@ void Scheduler::rollback(const StepPlan& plan) {
       take_back_fork(s);
       continue;
     }
-    s.n_computed = step.first_position;
+    s.n_computed = std::min(s.n_computed, step.first_position);
     // A copy on write that did not happen: the rows that it should have carried over are computed again.
     for (const BlockCopy& copy : plan.copies) {
       const uint32_t written = s.n_computed / config_.block_size;
-      if (written < s.blocks.size() && s.blocks[written] == copy.to)
-        s.n_computed = s.n_committed = written * config_.block_size;
+      if (written < s.blocks.size() && s.blocks[written] == copy.to) s.n_computed = written * config_.block_size;
     }
+    s.n_committed = std::min(s.n_committed, s.n_computed);
     kv_.shrink(s, s.n_computed);
   }
 }

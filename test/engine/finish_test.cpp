@@ -171,7 +171,8 @@ TEST_CASE("growth past the pool ends with length, and a prompt that can never fi
   const auto full = bench.submit(make_request("full", iota_prompt(12, 50), 10));
   const Refusal refusal = bench.refusal_of(make_request("big", iota_prompt(13), 10));
   CHECK(refusal.kind == Refusal::Kind::never_fits);
-  CHECK(refusal.message == "the prompt of 13 tokens needs 4 blocks, 3 exist");
+  CHECK(refusal.message ==
+        "the prompt of 13 tokens needs 4 blocks, 3 exist (room for 16 tokens is needed, for 12 available)");
   CHECK(refusal.blocks_needed == 4);
   CHECK(refusal.blocks_available == 3);
   std::vector<std::shared_ptr<Recorder>> small;

@@ -1,0 +1,74 @@
+// Deadlines: what is too late for its client is not computed. Looked at before each plan.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/engine_impl.h"
+
+namespace heddle::engine {
+namespace {
+
+// A waiting request is given up only when it could not even make it at this multiple of the measured rate.
+constexpr double kBenefitOfDoubt = 2;
+
+}  // namespace
+
+// Rows that are computed before a waiting sequence has its first token: what prompts under way still miss, everybody
+// before it in its line, and its own.
+uint64_t Engine::Impl::rows_before(const sched::Sequence& sequence) const {
+  const auto uncached = [](const sched::Sequence& s) -> uint64_t {
+    if (s.state == sched::SequenceState::preempted) return s.n_known();
+    return static_cast<const LiveSequence*>(s.owner)->request->n_uncached;
+  };
+  uint64_t n = uncached(sequence);
+  for (const sched::Sequence* s : scheduler_.running())
+    if (s->is_prefilling()) n += s->n_prompt - s->n_computed;
+  const sched::WaitingQueue& queue = scheduler_.queue();
+  for (uint32_t line = 0; line < queue.n_lines(); ++line) {
+    if (config_.scheduler.policy == sched::PolicyKind::fair && line != sequence.tenant) continue;
+    for (const sched::Sequence& s : queue.ready(line)) {
+      if (!(s.key < sequence.key)) break;
+      n += uncached(s);
+    }
+  }
+  return n;
+}
+
+void Engine::Impl::drop_late() {
+  if (timed_.empty()) return;
+  const MonotonicTime time = now();
+  const Rates rates = config_.rates ? *config_.rates : meter_.rates();
+  std::vector<LiveRequest*> late;
+  std::vector<std::string> why;
+  for (LiveRequest* request : timed_) {
+    if (!request->has_turn()) continue;
+    const Deadlines& deadlines = request->request.deadlines;
+    const bool answered = request->times.first_token != MonotonicTime{};
+    const auto passed = [&](std::string_view which, MonotonicTime deadline) {
+      late.push_back(request);
+      why.push_back(fmt::format("the {} deadline passed {:.0f} ms ago", which, seconds(time - deadline) * 1e3));
+    };
+    if (deadlines.total && time >= *deadlines.total) {
+      passed("request's", *deadlines.total);
+      continue;
+    }
+    if (deadlines.first_token && !answered && time >= *deadlines.first_token) {
+      passed("first token's", *deadlines.first_token);
+      continue;
+    }
+    const sched::Sequence& first = request->sequences.front()->sequence;
+    if (first.state != sched::SequenceState::waiting || first.deferral != sched::Deferral::none) continue;
+    const MonotonicTime deadline =
+        std::min(deadlines.total.value_or(MonotonicTime::max()), deadlines.first_token.value_or(MonotonicTime::max()));
+    const double predicted = seconds_to_first_token(rates, rows_before(first), kBenefitOfDoubt);
+    if (predicted <= seconds(deadline - time)) continue;
+    late.push_back(request);
+    why.push_back(
+        fmt::format("the first token is {:.0f} ms away at {:g} times the measured rate, the deadline {:.0f} ms",
+                    predicted * 1e3, kBenefitOfDoubt, seconds(deadline - time) * 1e3));
+  }
+  for (size_t i = 0; i < late.size(); ++i)
+    end_all(*late[i], {.reason = FinishReason::abort, .message = why[i], .deadline_exceeded = true});
+}
+
+}  // namespace heddle::engine
