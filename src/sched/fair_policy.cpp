@@ -38,13 +38,13 @@ void FairPolicy::begin_plan(std::span<const LineState> lines) {
   // Rows kept for somebody who gets no place are lost: one that got none keeps rows in every other plan only.
   if (claimant && (claimant == no_place_ || !fair::is_due(lines[*claimant], accounts_[*claimant], rules_)))
     claimant.reset();
-  promises_ = fair::promise(lines, accounts_, rules_, claimant);
+  promised_ = fair::promise(lines, accounts_, rules_, claimant);
   no_place_.reset();
 }
 
 uint32_t FairPolicy::rows_for(uint32_t line, uint32_t budget, std::span<const LineState>) const {
   if (!contended_) return budget;
-  return static_cast<uint32_t>(fair::rows_for(accounts_[line], rules_, promises_, budget));
+  return static_cast<uint32_t>(fair::rows_for(accounts_[line], promised_, budget));
 }
 
 std::optional<uint32_t> FairPolicy::next_line(std::span<const LineState> lines) const {
@@ -67,7 +67,7 @@ void FairPolicy::charge(uint32_t line, int64_t rows) {
   fair::charge(account, rows);
   const int64_t kept = std::clamp(rows, int64_t{0}, account.promised);
   account.promised -= kept;
-  promises_.rows -= kept;
+  promised_ -= kept;
 }
 
 void FairPolicy::admitted(uint32_t line) { fair::admitted(accounts_[line], rules_, ++n_admitted_); }

@@ -30,7 +30,7 @@ class FairPolicy final : public SchedulingPolicy {
   fair::FairRules rules_;
   std::vector<fair::FairAccount> accounts_;  // by line
   bool contended_ = false;
-  fair::Promises promises_;           // of the plan under way
+  int64_t promised_ = 0;              // rows, to all lines, in the plan under way
   std::optional<uint32_t> no_place_;  // the line for whose head the last plan had no place, nor an exchange
   uint64_t n_admitted_ = 0;
 };

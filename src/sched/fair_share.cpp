@@ -137,23 +137,30 @@ std::optional<uint32_t> next(Lines lines, Accounts accounts, const FairRules& ru
   return best;
 }
 
-Promises promise(Lines lines, std::span<FairAccount> accounts, const FairRules& rules,
-                 std::optional<uint32_t> claimant) {
-  Promises promises;
+int64_t promise(Lines lines, std::span<FairAccount> accounts, const FairRules& rules,
+                std::optional<uint32_t> claimant) {
+  const int64_t head = claimant ? std::min(head_cost(lines[*claimant]), rules.first_chunk) : 0;
+  const int64_t spare = rules.step_rows - head;
+  int64_t sum = 0, weights = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
     FairAccount& account = accounts[i];
     account.promised = std::min(int64_t{lines[i].n_missing}, std::max(rules.quantum * account.weight, account.deficit));
-    if (i == claimant) account.promised += head_cost(lines[i]);
-    promises.rows += account.promised;
-    if (is_active(lines[i])) promises.weights += account.weight;
+    sum += account.promised;
+    if (account.promised > 0) weights += account.weight;
   }
-  return promises;
+  if (sum > spare) {
+    sum = 0;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      accounts[i].promised = std::min(accounts[i].promised, spare * accounts[i].weight / weights);
+      sum += accounts[i].promised;
+    }
+  }
+  if (claimant) accounts[*claimant].promised += head;
+  return sum + head;
 }
 
-int64_t rows_for(const FairAccount& account, const FairRules& rules, const Promises& promises, int64_t budget) {
-  const int64_t to_others = promises.rows - account.promised;
-  const int64_t share = promises.weights > 0 ? rules.step_rows * account.weight / promises.weights : budget;
-  return std::min(budget, std::max({budget - to_others, share - account.planned, int64_t{1}}));
+int64_t rows_for(const FairAccount& account, int64_t promised, int64_t budget) {
+  return std::clamp(budget - (promised - account.promised), std::min(int64_t{1}, budget), budget);
 }
 
 std::optional<size_t> yielding(Lines lines, Accounts accounts, uint32_t claimant,

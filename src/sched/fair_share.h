@@ -85,19 +85,14 @@ bool is_due(const LineState& line, const FairAccount& account, const FairRules& 
 // None: nothing is ready.
 std::optional<uint32_t> next(Lines lines, Accounts accounts, const FairRules& rules);
 
-// Sets what is promised to each line in a plan, and gives the sums that rows_for() needs: to a line that runs, quantum
-// * weight or what it is owed, as far as its sequences lack rows; to the claimant (a due line that comes next), its
-// head's cost too.
-struct Promises {
-  int64_t rows = 0;     // less what charge() has counted since
-  int64_t weights = 0;  // of active lines
-};
-Promises promise(Lines lines, std::span<FairAccount> accounts, const FairRules& rules,
-                 std::optional<uint32_t> claimant);
+// Sets what is promised to each line in a plan, and gives the sum, at most a step's rows: to the claimant (a due line
+// that comes next), its head's cost or the first chunk of it; to a line that runs, quantum * weight or what it is owed,
+// as far as its sequences lack rows; less where that is more than a step has left, but by weight.
+int64_t promise(Lines lines, std::span<FairAccount> accounts, const FairRules& rules, std::optional<uint32_t> claimant);
 
-// Most of the `budget` rows left in the step that the line may take: those promised to others stay. If more is promised
-// than there is, it still has its weighted share of a step, and one row.
-int64_t rows_for(const FairAccount& account, const FairRules& rules, const Promises& promises, int64_t budget);
+// Most of the `budget` rows left in the step that the line may take: those promised to others stay, but for one row.
+// `promised`: what is left of the sum.
+int64_t rows_for(const FairAccount& account, int64_t promised, int64_t budget);
 
 // Who of the running gives its place to the claimant's head: the newest of the line with the smallest deficit per
 // weight, smaller than the claimant's, of the lines that even then run at least as many per weight as the claimant. A

@@ -2,8 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <random>
+#include <tuple>
+#include <vector>
+
 #include "sched/admission.h"
-#include "sched/waiting_queue.h"
 
 namespace heddle::sched {
 namespace {
@@ -39,9 +43,70 @@ TEST_CASE("fcfs: the victim is the one admitted last") {
   CHECK(policy::fcfs_victim(std::span(running).first(1)) == 0);
 }
 
+// Random sequences with few priorities, so that many are equal; orders of arrival are all different.
+std::vector<policy::Candidate> random_candidates(std::mt19937& random) {
+  std::vector<policy::Candidate> all(std::uniform_int_distribution<size_t>(1, 12)(random));
+  for (uint64_t i = 0; i < all.size(); ++i)
+    all[i] = {SeqId(i), std::uniform_int_distribution<int32_t>(-2, 2)(random), i, 0};
+  std::shuffle(all.begin(), all.end(), random);
+  return all;
+}
+
+TEST_CASE("priority: the victim is the maximum of (priority, arrival), wherever it stands") {
+  const uint32_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 1000; ++round) {
+    const std::vector<policy::Candidate> running = random_candidates(random);
+    const policy::Candidate& victim = running[policy::priority_victim(running)];
+    for (const policy::Candidate& c : running)
+      CHECK(std::tie(c.priority, c.order) <= std::tie(victim.priority, victim.order));
+  }
+}
+
+TEST_CASE("priority: places are a strict total order, by priority and then arrival") {
+  const uint32_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 200; ++round) {
+    const std::vector<policy::Candidate> all = random_candidates(random);
+    const auto key = [](const policy::Candidate& c) { return policy::priority_key(c.priority, c.order); };
+    for (const policy::Candidate& a : all)
+      for (const policy::Candidate& b : all) {
+        CHECK((key(a) < key(b)) == (std::tie(a.priority, a.order) < std::tie(b.priority, b.order)));
+        CHECK((key(a) < key(b)) + (key(b) < key(a)) + (a.order == b.order) == 1);
+        for (const policy::Candidate& c : all)
+          if (key(a) < key(b) && key(b) < key(c)) CHECK(key(a) < key(c));
+      }
+  }
+}
+
+TEST_CASE("fcfs: victims taken from the back return in the order of their admission, before every new sequence") {
+  const uint32_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<policy::Candidate> running = random_candidates(random);  // admitted in any order of arrival
+    const std::vector<policy::Candidate> admitted = running;
+    std::vector<std::pair<QueueKey, uint64_t>> queue;
+    for (uint64_t order = 100; order < 105; ++order) queue.push_back({policy::fcfs_key(order), order});
+    uint64_t n_preemptions = std::uniform_int_distribution<uint64_t>(0, 50)(random);
+    const size_t n_victims = std::uniform_int_distribution<size_t>(1, running.size())(random);
+    for (size_t i = 0; i < n_victims; ++i) {
+      const size_t victim = policy::fcfs_victim(running);
+      queue.push_back({policy::returning_key(++n_preemptions), running[victim].order});
+      running.erase(running.begin() + static_cast<ptrdiff_t>(victim));
+    }
+    std::sort(queue.begin(), queue.end());
+    for (size_t i = 0; i < n_victims; ++i) CHECK(queue[i].second == admitted[admitted.size() - n_victims + i].order);
+    for (size_t i = 0; i < 5; ++i) CHECK(queue[n_victims + i].second == 100 + i);
+  }
+}
+
 TEST_CASE("room: blocks promised to prompts under way are not given twice") {
   CHECK(policy::fits({4, 9, 5}));
   CHECK_FALSE(policy::fits({4, 9, 6}));
+  CHECK_FALSE(policy::fits({UINT32_MAX, UINT32_MAX, 1}));  // no wrap-around
 }
 
 TEST_CASE("a prompt fits if its blocks exist, and ends at what was asked, the model's length or the pool") {
@@ -91,26 +156,6 @@ TEST_CASE("a configuration that cannot work is refused by the name of its flag")
   refused([](Config& c) { c.n_blocks = 0; }, "--num-gpu-blocks-override");
   refused([](Config& c) { c.max_num_batched_tokens = 100; }, "--max-num-batched-tokens");
   refused([](Config& c) { c.enable_chunked_prefill = false, c.max_model_len = 4096; }, "--max-model-len");
-}
-
-TEST_CASE("the waiting queue keeps its order through removals anywhere") {
-  std::vector<Sequence> s(5);
-  WaitingQueue queue;
-  for (int i : {1, 2, 3}) queue.push_back(s[static_cast<size_t>(i)]);
-  queue.push_front(s[0]);
-  queue.push_back(s[4]);
-  queue.remove(s[2]);
-  queue.remove(s[0]);
-  queue.remove(s[4]);
-  CHECK(queue.size() == 2);
-  CHECK(queue.head() == &s[1]);
-  CHECK(queue.head()->next == &s[3]);
-  CHECK(s[3].next == nullptr);
-  queue.remove(s[1]);
-  queue.remove(s[3]);
-  CHECK(queue.empty());
-  queue.push_front(s[2]);
-  CHECK(queue.head() == &s[2]);
 }
 
 }  // namespace
