@@ -20,6 +20,7 @@ uint64_t count_layer_macs(const model::GgufSet& files) {
 }  // namespace
 
 Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const ModelOptions& options) {
+  if (options.data_parallel_size != 1) return fail("--data-parallel-size is for `serve`: this command runs one engine");
   std::unique_ptr<LocalEngine> local(new LocalEngine);
   local->context_ = std::make_unique<boost::asio::io_context>(1);
   local->loop_ = make_loop(*local->context_);

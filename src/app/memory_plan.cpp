@@ -17,12 +17,14 @@ uint64_t blocks_for(uint64_t tokens, uint32_t block_size) { return (tokens + blo
 
 std::string MemoryPlan::describe() const {
   const uint64_t tokens = uint64_t{n_blocks} * block_size;
+  const std::string engines = n_engines == 1 ? std::string() : fmt::format("{} engines x ", n_engines);
   std::string text = fmt::format(
-      "memory plan: weights {}, KV cache {} ({} blocks of {} tokens = {} tokens, {}), activations {}; total {}",
-      megabytes(weights), megabytes(kv), n_blocks, block_size, tokens, why, megabytes(activations), megabytes(total()));
+      "memory plan: weights {}, KV cache {} ({}{} blocks of {} tokens = {} tokens, {}), activations {}; total {}",
+      megabytes(weights), megabytes(kv), engines, n_blocks, block_size, tokens * n_engines, why, megabytes(activations),
+      megabytes(total()));
   if (limit.bytes > 0) text += fmt::format(" of {} ({})", megabytes(limit.bytes), limit.reason);
-  text += fmt::format("\nlongest sequence {} tokens; {:.1f} such sequences fit at once", max_model_len,
-                      static_cast<double>(tokens) / max_model_len);
+  text += fmt::format("\nlongest sequence {} tokens; {:.1f} such sequences fit at once{}", max_model_len,
+                      static_cast<double>(tokens) / max_model_len, n_engines == 1 ? "" : " in each engine");
   return text;
 }
 
@@ -34,7 +36,8 @@ Result<MemoryPlan> plan_memory(const MemoryRequest& request, const MemoryLimit& 
                             request.model_context));
   MemoryPlan plan;
   plan.weights = request.weights;
-  plan.activations = request.activations;
+  plan.n_engines = request.n_engines;
+  plan.activations = request.activations * request.n_engines;
   plan.limit = limit;
   plan.block_size = request.block_size;
   plan.max_model_len = request.max_model_len.value_or(request.model_context);
@@ -52,9 +55,10 @@ Result<MemoryPlan> plan_memory(const MemoryRequest& request, const MemoryLimit& 
       return fail(fmt::format("--kv-cache-memory-bytes {} is less than one block of {} tokens takes ({} bytes)",
                               *request.kv_cache_memory_bytes, request.block_size, block_bytes));
   } else {
-    const uint64_t half = limit.bytes / 2 / block_bytes;
+    const uint64_t half = limit.bytes / 2 / request.n_engines / block_bytes;
     blocks = limit.bytes == 0 ? wanted : std::min(wanted, half);
     plan.why = blocks == wanted ? "max-num-seqs x max-model-len" : "half of the memory";
+    if (blocks != wanted && request.n_engines > 1) plan.why += fmt::format(" among {} engines", request.n_engines);
   }
   blocks = std::min<uint64_t>(blocks, UINT32_MAX);
   const uint64_t capacity = blocks * request.block_size;
@@ -71,17 +75,19 @@ Result<MemoryPlan> plan_memory(const MemoryRequest& request, const MemoryLimit& 
     plan.why += "; the longest sequence was lowered to it";
   }
   plan.n_blocks = static_cast<uint32_t>(blocks);
-  plan.kv = blocks * block_bytes;
+  plan.kv = blocks * block_bytes * request.n_engines;
   if (limit.bytes > 0 && plan.total() > limit.bytes) {
     const uint64_t fixed = plan.weights + plan.activations;
     const std::string have = fmt::format("the plan needs {} (weights {}, KV cache {}, activations {}), and {} is {}",
                                          megabytes(plan.total()), megabytes(plan.weights), megabytes(plan.kv),
                                          megabytes(plan.activations), limit.reason, megabytes(limit.bytes));
     if (fixed >= limit.bytes)
-      return fail(fmt::format("{}; a smaller model is needed, or a lower --max-num-batched-tokens", have));
-    return fail(fmt::format("{}; lower {} so that the KV cache takes at most {}", have,
+      return fail(fmt::format("{}; a smaller model is needed, or a lower --max-num-batched-tokens{}", have,
+                              request.n_engines > 1 ? " or --data-parallel-size" : ""));
+    return fail(fmt::format("{}; lower {} so that the KV cache takes at most {}{}", have,
                             request.num_blocks ? "--num-gpu-blocks-override" : "--kv-cache-memory-bytes",
-                            megabytes(limit.bytes - fixed)));
+                            megabytes((limit.bytes - fixed) / request.n_engines),
+                            request.n_engines > 1 ? " in each engine" : ""));
   }
   return plan;
 }

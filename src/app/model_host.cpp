@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "engine/device_runner.h"
+#include "engine/model_weights.h"
 #include "text/gguf_vocab.h"
 
 namespace heddle::app {
@@ -53,6 +54,36 @@ Result<void> load_template(const ModelOptions& options, const model::GgufSet& fi
   return {};
 }
 
+// How the weights go and come back while the runners sleep. The files are opened anew: a mapping kept meanwhile would
+// hold the old bytes, or none, if somebody wrote to them.
+engine::WeightSource weight_source(const PreparedModel& prepared, std::shared_ptr<cpu::CpuDevice> device) {
+  struct Files {
+    std::string path;
+    std::vector<std::string> parts;
+    model::ModelConfig config;
+    uint64_t tensor_bytes;
+    uint32_t n_positions;
+  };
+  const auto known = std::make_shared<Files>(
+      Files{prepared.files.path(), {}, prepared.config, prepared.files.tensor_bytes(), prepared.plan.max_model_len});
+  for (const model::GgufFile& part : prepared.files.parts()) known->parts.push_back(part.path());
+  engine::WeightSource source;
+  source.load = [known, device]() -> Result<std::unique_ptr<model::Model>> {
+    const Result<model::GgufSet> files = model::GgufSet::open(known->path);
+    if (!files) return tl::unexpected(files.error());
+    const Result<model::ModelConfig> config = model::read_config(*files);
+    if (!config) return tl::unexpected(config.error());
+    if (*config != known->config || files->tensor_bytes() != known->tensor_bytes)
+      return fail(fmt::format("{}: the file holds another model than the one that was served", known->path));
+    return model::load_model(*files, *config, *device, known->n_positions);
+  };
+  source.unload = [device] { device->unload(); };
+  source.drop_file_cache = [known] {
+    for (const std::string& part : known->parts) drop_file_cache(part);
+  };
+  return source;
+}
+
 }  // namespace
 
 Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop) {
@@ -69,7 +100,7 @@ Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop) {
   const cpu::ThreadPlan threads = cpu::plan_threads(cpu::read_cpu_limits(cpu::affinity_cpus()), options.threads);
   auto team = std::make_unique<cpu::Team>(
       loop, cpu::TeamOptions{.helpers = threads.helpers(), .loop_is_member = threads.loop_is_member});
-  auto device = std::make_unique<cpu::CpuDevice>(
+  auto device = std::make_shared<cpu::CpuDevice>(
       *team, cpu::CpuOptions{.isa = *isa, .compute = options.compute, .threads_why = threads.why});
 
   const uint32_t depth = options.pipeline_depth > 0 ? options.pipeline_depth : kDefaultDepth;
@@ -79,6 +110,7 @@ Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop) {
   request.weights = need.weights;
   request.kv_per_token = need.kv_per_token;
   request.activations = need.activations;
+  request.n_engines = options.data_parallel_size;
   request.model_context = config->context_length;
   request.max_model_len = options.max_model_len;
   request.max_num_seqs = options.max_num_seqs;
@@ -92,7 +124,7 @@ Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop) {
         "--no-enable-chunked-prefill needs --max-num-batched-tokens ({}) of at least the longest sequence ({})",
         options.max_num_batched_tokens, plan->max_model_len));
   return PreparedModel{
-      std::move(*files), std::move(*config), std::move(team), std::move(device), *isa, std::move(*plan), depth};
+      std::move(*files), std::move(*config), std::move(team), std::move(device), &loop, *isa, std::move(*plan), depth};
 }
 
 Result<LoadedModel> load_model(const ModelOptions& options, PreparedModel& prepared,
@@ -117,32 +149,53 @@ Result<LoadedModel> load_model(const ModelOptions& options, PreparedModel& prepa
   return loaded;
 }
 
-std::unique_ptr<engine::Engine> make_engine(const ModelOptions& options, PreparedModel& prepared, LoadedModel& loaded,
-                                            boost::asio::io_context& context) {
-  engine::Config config;
-  config.pipeline_depth = prepared.pipeline_depth;
-  config.scheduler.max_num_seqs = options.max_num_seqs;
-  config.scheduler.max_num_batched_tokens = options.max_num_batched_tokens;
-  config.scheduler.max_model_len = prepared.plan.max_model_len;
-  config.scheduler.block_size = prepared.plan.block_size;
-  config.scheduler.n_blocks = prepared.plan.n_blocks;
-  config.scheduler.long_prefill_token_threshold = options.long_prefill_token_threshold;
-  config.scheduler.enable_prefix_caching = options.enable_prefix_caching;
-  config.scheduler.enable_chunked_prefill = options.enable_chunked_prefill;
-  config.scheduler.prefix_hash_seed = options.prefix_hash_seed
-                                          ? *options.prefix_hash_seed
-                                          : (uint64_t{std::random_device{}()} << 32) ^ std::random_device{}();
+std::vector<std::unique_ptr<engine::ModelRunner>> make_runners(const ModelOptions& options, PreparedModel& prepared,
+                                                               LoadedModel& loaded, boost::asio::io_context& context,
+                                                               uint32_t n) {
+  const std::shared_ptr<cpu::CpuDevice> device = std::move(prepared.device);
+  const auto weights = std::make_shared<engine::ModelWeights>(context.get_executor(), *prepared.loop,
+                                                              std::move(loaded.model), weight_source(prepared, device));
   engine::DeviceRunnerOptions runner;
   runner.max_num_seqs = options.max_num_seqs;
   runner.max_num_batched_tokens = options.max_num_batched_tokens;
   runner.n_blocks = prepared.plan.n_blocks;
   runner.block_size = prepared.plan.block_size;
   runner.pipeline_depth = prepared.pipeline_depth;
-  return std::make_unique<engine::Engine>(
-      config,
-      std::make_unique<engine::DeviceRunner>(context.get_executor(), std::move(prepared.device),
-                                             std::move(loaded.model), runner),
-      loaded.tokenizer);
+  std::vector<std::unique_ptr<engine::ModelRunner>> runners;
+  for (uint32_t i = 0; i < n; ++i)
+    runners.push_back(
+        std::make_unique<engine::DeviceRunner>(context.get_executor(), device->sibling(), weights, runner));
+  return runners;
+}
+
+engine::Config engine_config(const ModelOptions& options, const PreparedModel& prepared) {
+  engine::Config config;
+  config.pipeline_depth = prepared.pipeline_depth;
+  sched::Config& scheduler = config.scheduler;
+  scheduler.max_num_seqs = options.max_num_seqs;
+  scheduler.max_num_batched_tokens = options.max_num_batched_tokens;
+  scheduler.max_model_len = prepared.plan.max_model_len;
+  scheduler.block_size = prepared.plan.block_size;
+  scheduler.n_blocks = prepared.plan.n_blocks;
+  scheduler.long_prefill_token_threshold = options.long_prefill_token_threshold;
+  scheduler.max_long_partial_prefills = options.max_long_partial_prefills;
+  scheduler.policy = options.scheduling_policy;
+  scheduler.fair_quantum = options.fair_quantum;
+  scheduler.tenant_weights = options.tenant_weights;
+  scheduler.watermark = options.watermark;
+  scheduler.enable_prefix_caching = options.enable_prefix_caching;
+  scheduler.enable_chunked_prefill = options.enable_chunked_prefill;
+  scheduler.prefix_hash_seed = options.prefix_hash_seed
+                                   ? *options.prefix_hash_seed
+                                   : (uint64_t{std::random_device{}()} << 32) ^ std::random_device{}();
+  return config;
+}
+
+std::unique_ptr<engine::Engine> make_engine(const ModelOptions& options, PreparedModel& prepared, LoadedModel& loaded,
+                                            boost::asio::io_context& context) {
+  auto runners = make_runners(options, prepared, loaded, context, 1);
+  return std::make_unique<engine::Engine>(engine_config(options, prepared), std::move(runners.front()),
+                                          loaded.tokenizer);
 }
 
 }  // namespace heddle::app

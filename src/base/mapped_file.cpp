@@ -66,4 +66,11 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
 void MappedFile::will_need(size_t offset, size_t length) const { advise(data_, size_, offset, length, MADV_WILLNEED); }
 void MappedFile::drop(size_t offset, size_t length) const { advise(data_, size_, offset, length, MADV_DONTNEED); }
 
+void drop_file_cache(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;  // a file that is gone has nothing cached that counts
+  (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  ::close(fd);
+}
+
 }  // namespace heddle

@@ -32,4 +32,8 @@ class MappedFile {
   std::string path_;
 };
 
+// Asks the kernel to forget its cached pages of the file; those that somebody maps stay. May take long for a large
+// file.
+void drop_file_cache(const std::string& path);
+
 }  // namespace heddle

@@ -52,6 +52,7 @@ struct ModelConfig {
   uint32_t q_size() const { return n_heads * head_dim; }
   uint32_t kv_size() const { return n_kv_heads * head_dim; }
   uint32_t window_of(uint32_t layer) const { return local[layer] ? window : 0; }
+  bool operator==(const ModelConfig&) const = default;
   const device::RopeSpec& rope_of(uint32_t layer) const { return local[layer] ? rope_local : rope_global; }
 };
 
