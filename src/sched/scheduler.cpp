@@ -213,7 +213,7 @@ void Scheduler::fork_prompts(StepPlan& plan) {
   const auto n = static_cast<uint32_t>(plan.seqs.size());
   for (uint32_t i = 0; i < n; ++i) {
     Sequence& owner = *plan.seqs[i].sequence;
-    if (owner.forks.empty() || plan.seqs[i].outputs != Outputs::sample) continue;
+    if (owner.forks.empty() || plan.seqs[i].outputs != Outputs::sample || plan.seqs[i].token_index > 0) continue;
     const uint32_t n_slots = n_reserved_slots(owner);
     n_reserved_slots_ -= n_slots;
     const auto last = owner.forks.begin() + n_slots;

@@ -31,8 +31,8 @@ void Scheduler::commit(const StepPlan& plan, std::span<const SeqResult> results,
     if (s.state == SequenceState::running && !results[i].nan) {
       s.n_committed = step.first_position + step.n_tokens;
       if (s.n_committed / config_.block_size > s.chain.n_confirmed) kv_.share(s, newest_launched);
-      if (!s.forks.empty() && s.n_committed >= s.n_prompt) release_forks(s);
     }
+    if (!s.forks.empty() && sampled) release_forks(s);
     if (step.logits_of != kOwnRow) {  // a fork: its prompt was a look-up that hit in full
       ++counters_.n_forks;
       s.n_cached = s.n_prompt;
@@ -121,7 +121,7 @@ void Scheduler::pass_prompt_on(Sequence& owner, Deferral deferral) {
 
 // Forks that found no slot beside their owner: its prompt is in the cache now, and they queue like any other.
 void Scheduler::release_forks(Sequence& owner) {
-  n_reserved_slots_ -= n_reserved_slots(owner);
+  if (owner.state == SequenceState::running) n_reserved_slots_ -= n_reserved_slots(owner);
   for (Sequence* fork : owner.forks) {
     fork->prompt_owner = nullptr;
     --n_attached_;
