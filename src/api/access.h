@@ -25,6 +25,9 @@ bool is_open_path(std::string_view path);  // /health, /ping, /version, /metrics
 // 401 with a JSON error, or nothing when the request may go on.
 std::optional<HttpReply> check_key(const AccessPolicy& policy, const HttpRequest& request);
 
+// Position of the request's key in the list, from 1; 0: none of them.
+uint32_t key_number(const AccessPolicy& policy, const HttpRequest& request);
+
 // Compares in time that depends on the lengths alone.
 bool equals_in_constant_time(std::string_view a, std::string_view b);
 

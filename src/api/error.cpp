@@ -27,6 +27,8 @@ std::string_view type_of(int status) {
       return "NotImplementedError";
     case 503:
       return "ServiceUnavailableError";
+    case 504:
+      return "TimeoutError";
     default:
       return status < 500 ? "BadRequestError" : "InternalServerError";
   }
@@ -45,7 +47,12 @@ std::string error_body(const ApiError& error) {
     out += "null";
   else
     append_json_string(out, error.param);
-  fmt::format_to(std::back_inserter(out), ",\"code\":{}}}}}", error.status);
+  out += ",\"code\":";
+  if (error.code.empty())
+    append_number(out, error.status);
+  else
+    append_json_string(out, error.code);
+  out += "}}";
   return out;
 }
 

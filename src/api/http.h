@@ -48,8 +48,9 @@ struct HttpRequest {
   HeaderList headers;  // in the order sent; a name may occur more than once
   std::string body;    // whole, chunked framing removed; empty in admit()
   std::string peer;    // "127.0.0.1:54321", for the log
-  std::string id;   // X-Request-Id when the client sent a usable one, else made by net; unique only in the latter case
-  Arrival arrival;  // when the head was complete
+  std::string id;    // X-Request-Id when the client sent a usable one, else made by net; unique only in the latter case
+  Arrival arrival;   // when the head was complete
+  uint32_t key = 0;  // which of the server's API keys it came with, from 1; set by the router, 0 without keys
 
   std::optional<std::string_view> header(std::string_view name) const { return find_header(headers, name); }
 };

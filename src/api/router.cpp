@@ -80,6 +80,7 @@ void Router::handle(HttpRequest request, std::shared_ptr<ResponseSink> sink) {
   const Methods* methods = find(request.path);
   const Endpoint* endpoint = methods != nullptr ? find(*methods, request.method) : nullptr;
   HEDDLE_CHECK(endpoint != nullptr);  // admit() let nothing else pass
+  if (!policy_.keys.empty()) request.key = key_number(policy_, request);
   (*endpoint)(std::move(request), std::move(sink));
 }
 

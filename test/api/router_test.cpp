@@ -116,6 +116,20 @@ TEST_CASE("with a key, every route but the open ones asks for it, before it says
   CHECK(f.ask("GET", "//v1/models", key) == "404");
 }
 
+TEST_CASE("an endpoint is told which key a request came with, by position") {
+  Router router({{"first", "second"}, {}});
+  uint32_t seen = 99;
+  router.add("GET", "/v1/models", [&](HttpRequest got, std::shared_ptr<ResponseSink>) { seen = got.key; });
+  router.handle(request("GET", "/v1/models", {{"Authorization", "Bearer second"}}), nullptr);
+  CHECK(seen == 2);
+  router.handle(request("GET", "/v1/models", {{"Authorization", "Bearer first"}}), nullptr);
+  CHECK(seen == 1);
+  Router open({});
+  open.add("GET", "/v1/models", [&](HttpRequest got, std::shared_ptr<ResponseSink>) { seen = got.key; });
+  open.handle(request("GET", "/v1/models", {{"Authorization", "Bearer first"}}), nullptr);
+  CHECK(seen == 0);
+}
+
 TEST_CASE("a preflight needs no key, the call after it does, and errors carry the headers for browsers") {
   Fixture f({{"secret"}, {"https://chat.example"}});
   const HeaderList preflight = {{"Origin", "https://chat.example"}, {"Access-Control-Request-Method", "POST"}};
