@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <exception>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/loop.h"
+#include "base/mapped_file.h"
 #include "cpu/cpu_device.h"
 #include "engine/device_runner.h"
 #include "model/config.h"
@@ -90,51 +92,71 @@ class CpuModel {
     uint32_t all_logits_rows = 0;
   };
 
-  CpuModel(const std::string& path, Options options)
-      : loop_(make_loop(io_)), team_(*loop_, {.helpers = options.threads - 1, .loop_is_member = true}) {
-    const model::GgufSet files = open_model(path);
-    const auto config = model::read_config(files);
-    REQUIRE_MESSAGE(config.has_value(), config.error().message);
-    auto device = std::make_unique<cpu::CpuDevice>(
-        team_, cpu::CpuOptions{.isa = options.isa, .compute = options.compute, .threads_why = {}});
-    auto model = model::load_model(files, *config, *device, options.n_positions);
+  // `n_runners` compute on one team with one copy of the weights.
+  CpuModel(const std::string& path, Options options, uint32_t n_runners = 1)
+      : loop_(make_loop(io_)),
+        team_(*loop_, {.helpers = options.threads - 1, .loop_is_member = true}),
+        device_(team_, {.isa = options.isa, .compute = options.compute, .threads_why = {}}) {
+    auto model = load(path, options.n_positions);
     REQUIRE_MESSAGE(model.has_value(), model.error().message);
-    auto weights =
-        std::make_shared<engine::ModelWeights>(io_.get_executor(), *loop_, std::move(*model), engine::WeightSource{});
-    runner_ =
-        std::make_unique<engine::DeviceRunner>(io_.get_executor(), std::move(device), std::move(weights),
-                                               engine::DeviceRunnerOptions{.max_num_seqs = options.max_seqs,
-                                                                           .max_num_batched_tokens = options.max_rows,
-                                                                           .n_blocks = options.n_blocks,
-                                                                           .block_size = 16,
-                                                                           .pipeline_depth = options.depth,
-                                                                           .hash_logits = options.hash_logits,
-                                                                           .all_logits_rows = options.all_logits_rows});
+    weights_ = std::make_shared<engine::ModelWeights>(
+        io_.get_executor(), *loop_, std::move(*model),
+        engine::WeightSource{.load = [this, path, n = options.n_positions] { return load(path, n); },
+                             .unload = [this] { device_.unload(); },
+                             .drop_file_cache = [path] { drop_file_cache(path); }});
+    for (uint32_t i = 0; i < n_runners; ++i)
+      runners_.push_back(std::make_unique<engine::DeviceRunner>(
+          io_.get_executor(), device_.sibling(), weights_,
+          engine::DeviceRunnerOptions{.max_num_seqs = options.max_seqs,
+                                      .max_num_batched_tokens = options.max_rows,
+                                      .n_blocks = options.n_blocks,
+                                      .block_size = 16,
+                                      .pipeline_depth = options.depth,
+                                      .hash_logits = options.hash_logits,
+                                      .all_logits_rows = options.all_logits_rows}));
+    occupied_.resize(n_runners);
   }
 
-  engine::DeviceRunner& runner() { return *runner_; }
-  uint32_t vocab_size() const { return runner_->model().config().vocab_size; }
+  engine::DeviceRunner& runner(uint32_t i = 0) { return *runners_[i]; }
+  uint32_t vocab_size() const { return weights_->model().config().vocab_size; }
+  const engine::ModelWeights& weights() const { return *weights_; }
+  size_t weight_bytes() const { return device_.weight_bytes(); }
+  boost::asio::io_context& io() { return io_; }
 
-  engine::Ticket launch(const sched::StepPlan& plan) {
-    const engine::Ticket ticket = runner_->launch(plan);
-    runner_->sample(ticket, {});
+  engine::Ticket launch(const sched::StepPlan& plan, uint32_t i = 0) {
+    const engine::Ticket ticket = runners_[i]->launch(plan);
+    runners_[i]->sample(ticket, {});
     return ticket;
   }
-  std::vector<engine::SeqResult> wait(engine::Ticket ticket) {
+  std::vector<engine::SeqResult> wait(engine::Ticket ticket, uint32_t i = 0) {
     std::vector<engine::SeqResult> results;
     bool done = false;
-    boost::asio::co_spawn(io_, wait_into(*runner_, ticket, results, done), [](const std::exception_ptr& thrown) {
-      if (thrown) std::rethrow_exception(thrown);
-    });
-    io_.restart();
-    while (!done) io_.run_one();
+    boost::asio::co_spawn(io_, wait_into(*runners_[i], ticket, results, done), rethrow);
+    run_until([&] { return done; });
     return results;
+  }
+  void sleep(engine::SleepLevel level, uint32_t i = 0) {
+    runners_[i]->sleep(level);
+    if (level != engine::SleepLevel::pause) occupied_[i].clear();
+  }
+  Result<void> wake(uint32_t i = 0) {
+    Result<void> result = fail("not awake yet");
+    bool done = false;
+    boost::asio::co_spawn(io_, wake_into(*runners_[i], result, done), rethrow);
+    run_until([&] { return done; });
+    return result;
+  }
+  template <class F>
+  void run_until(F done) {
+    io_.restart();
+    const auto work = boost::asio::make_work_guard(io_);
+    while (!done()) io_.run_one();
   }
   std::vector<engine::SeqResult> run(const sched::StepPlan& plan) { return wait(launch(plan)); }
 
   // The sequence takes its slot over, from its start or (with generated tokens) after a preemption.
-  void join(sched::StepPlan& plan, TestSeq& seq) {
-    if (occupied_.insert(seq.slot).second == false) plan.left.push_back(SlotId{seq.slot});
+  void join(sched::StepPlan& plan, TestSeq& seq, uint32_t i = 0) {
+    if (occupied_[i].insert(seq.slot).second == false) plan.left.push_back(SlotId{seq.slot});
     seq.n_computed = 0;
     plan.joined.push_back({SlotId{seq.slot}, &seq.sampling, std::span(seq.tokens).first(seq.n_prompt),
                            std::span(seq.tokens).subspan(seq.n_prompt)});
@@ -149,11 +171,29 @@ class CpuModel {
     done = true;
   }
 
+  static boost::asio::awaitable<void> wake_into(engine::DeviceRunner& runner, Result<void>& result, bool& done) {
+    auto woken = co_await runner.wake_up();
+    result = std::move(woken);
+    done = true;
+  }
+  static void rethrow(const std::exception_ptr& thrown) {
+    if (thrown) std::rethrow_exception(thrown);
+  }
+  Result<std::unique_ptr<model::Model>> load(const std::string& path, uint32_t n_positions) {
+    const auto files = model::GgufSet::open(path);
+    if (!files) return fail(files.error().message + " (tools/test installs the models)");
+    const auto config = model::read_config(*files);
+    if (!config) return tl::unexpected(config.error());
+    return model::load_model(*files, *config, device_, n_positions);
+  }
+
   boost::asio::io_context io_{1};
   std::unique_ptr<Loop> loop_;
   cpu::Team team_;
-  std::unique_ptr<engine::DeviceRunner> runner_;
-  std::set<uint32_t> occupied_;
+  cpu::CpuDevice device_;  // for loading; the runners have siblings
+  std::shared_ptr<engine::ModelWeights> weights_;
+  std::vector<std::unique_ptr<engine::DeviceRunner>> runners_;
+  std::vector<std::set<uint32_t>> occupied_;  // slots of each runner
 };
 
 // Blocks [first, first + n), each once, in an order that is not ascending: the odd ones downwards, then the even ones.
