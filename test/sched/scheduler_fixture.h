@@ -27,25 +27,41 @@ class SchedBench {
   }
 
   Sequence& add(char name, std::vector<TokenId> prompt, uint32_t max_tokens = 100, std::string salt = "") {
-    Named& named = named_.emplace_back();
-    named.name = name;
-    Sequence& s = named.sequence;
-    s.id = SeqId(named_.size());
-    s.n_prompt = static_cast<uint32_t>(prompt.size());
-    s.n_limit = limit_of(s.n_prompt, max_tokens, scheduler.config());
-    s.tokens = std::move(prompt);
-    s.domain = std::make_shared<const PrefixDomain>(PrefixDomain{"model", std::move(salt)});
-    s.sampling = &named.sampling;
-    s.owner = &named;
+    Sequence& s = make(name, std::move(prompt), max_tokens, std::move(salt));
     scheduler.add(s);
     check();
     return s;
   }
+  // With what policies look at.
+  struct Traits {
+    int32_t priority = 0;
+    std::string tenant;
+    Deferral deferral = Deferral::none;
+  };
+  Sequence& add(char name, uint32_t n_prompt, uint32_t max_tokens, const Traits& traits) {
+    Sequence& s = make(name, prompt_of(name, n_prompt), max_tokens, "");
+    s.priority = traits.priority;
+    s.deferral = traits.deferral;
+    scheduler.add(s, traits.tenant);
+    check();
+    return s;
+  }
+  // Sequences of one prompt, one for each letter; the first computes it.
+  std::vector<Sequence*> add_family(std::string_view names, uint32_t n_prompt, uint32_t max_tokens = 100) {
+    std::vector<Sequence*> family;
+    for (const char name : names) family.push_back(&make(name, prompt_of(names.front(), n_prompt), max_tokens, ""));
+    scheduler.add_family(family);
+    check();
+    return family;
+  }
   // A prompt that shares no block with another name's.
   Sequence& add(char name, uint32_t n_prompt, uint32_t max_tokens = 100) {
+    return add(name, prompt_of(name, n_prompt), max_tokens);
+  }
+  static std::vector<TokenId> prompt_of(char name, uint32_t n_prompt) {
     std::vector<TokenId> prompt(n_prompt);
     for (uint32_t i = 0; i < n_prompt; ++i) prompt[i] = name * 1000 + static_cast<TokenId>(i);
-    return add(name, std::move(prompt), max_tokens);
+    return prompt;
   }
 
   // "A1 B31", or "" if there was nothing to plan.
@@ -134,6 +150,20 @@ class SchedBench {
   std::deque<std::unique_ptr<StepPlan>> flight;
 
  private:
+  Sequence& make(char name, std::vector<TokenId> prompt, uint32_t max_tokens, std::string salt) {
+    Named& named = named_.emplace_back();
+    named.name = name;
+    Sequence& s = named.sequence;
+    s.id = SeqId(named_.size());
+    s.n_prompt = static_cast<uint32_t>(prompt.size());
+    s.n_limit = limit_of(s.n_prompt, max_tokens, scheduler.config());
+    s.tokens = std::move(prompt);
+    s.domain = std::make_shared<const PrefixDomain>(PrefixDomain{"model", std::move(salt)});
+    s.sampling = &named.sampling;
+    s.owner = &named;
+    return s;
+  }
+
   struct Named {
     char name = '?';
     Sequence sequence;
