@@ -34,9 +34,11 @@ void FairPolicy::begin_plan(std::span<const LineState> lines) {
       account = {.weight = account.weight, .last_admitted = account.last_admitted};
   }
   fair::begin_round(lines, accounts_, rules_, !before);
+  // Rows are kept for a starved line's head when it is due. If it gets no place they are lost: then in every other plan
+  // only.
   std::optional<uint32_t> claimant = fair::next(lines, accounts_, rules_);
-  // Rows kept for somebody who gets no place are lost: one that got none keeps rows in every other plan only.
-  if (claimant && (claimant == no_place_ || !fair::is_due(lines[*claimant], accounts_[*claimant], rules_)))
+  if (claimant && (claimant == no_place_ || lines[*claimant].n_running > 0 ||
+                   !fair::is_due(lines[*claimant], accounts_[*claimant], rules_)))
     claimant.reset();
   promised_ = fair::promise(lines, accounts_, rules_, claimant);
   no_place_.reset();
@@ -53,8 +55,9 @@ std::optional<uint32_t> FairPolicy::next_line(std::span<const LineState> lines) 
 
 std::optional<size_t> FairPolicy::yields_to(uint32_t line, std::span<const LineState> lines,
                                             std::span<const policy::Candidate> running) {
-  if (!contended_ || !fair::is_due(lines[line], accounts_[line], rules_)) return std::nullopt;
-  const std::optional<size_t> at = fair::yielding(lines, accounts_, line, running);
+  if (!contended_) return std::nullopt;
+  std::optional<size_t> at;
+  if (fair::is_due(lines[line], accounts_[line], rules_)) at = fair::yielding(lines, accounts_, line, running);
   if (!at) no_place_ = line;
   return at;
 }

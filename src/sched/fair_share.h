@@ -85,9 +85,10 @@ bool is_due(const LineState& line, const FairAccount& account, const FairRules& 
 // None: nothing is ready.
 std::optional<uint32_t> next(Lines lines, Accounts accounts, const FairRules& rules);
 
-// Sets what is promised to each line in a plan, and gives the sum, at most a step's rows: to the claimant (a due line
-// that comes next), its head's cost or the first chunk of it; to a line that runs, quantum * weight or what it is owed,
-// as far as its sequences lack rows; less where that is more than a step has left, but by weight.
+// Sets what is promised to each line in a plan, and gives the sum, at most a step's rows: to the claimant (a
+// starved line that is due and comes next), its head's cost or the first chunk of it; to a line that runs, quantum *
+// weight or what it is owed, as far as its sequences lack rows; less where that is more than a step has left, but by
+// weight.
 int64_t promise(Lines lines, std::span<FairAccount> accounts, const FairRules& rules, std::optional<uint32_t> claimant);
 
 // Most of the `budget` rows left in the step that the line may take: those promised to others stay, but for one row.
