@@ -323,6 +323,8 @@ uint32_t Engine::abort_all() {
   return impl_->abort_all();
 }
 
+bool Engine::is_live(const std::string& id) const { return impl_->live_.contains(id); }
+
 boost::asio::awaitable<void> Engine::run() { return impl_->run(); }
 
 void Engine::stop() {
@@ -330,6 +332,13 @@ void Engine::stop() {
   impl_->phase_ = Impl::Phase::stopping;
   impl_->wake();
 }
+
+void Engine::join_lockstep(Lockstep& lockstep, uint32_t rank) {
+  impl_->lockstep_ = &lockstep;
+  impl_->rank_ = rank;
+}
+
+void Engine::wake() { impl_->wake(); }
 
 boost::asio::awaitable<void> Engine::pause(PauseMode mode, bool clear_cache) { return impl_->pause(mode, clear_cache); }
 void Engine::resume() { impl_->resume(); }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/lockstep.h"
 #include "engine/model_runner.h"
 #include "engine/output.h"
 #include "engine/rates.h"
@@ -81,12 +82,17 @@ class Engine {
   // Live requests whose id begins with `prefix` and ends there or goes on with '-': the parts of one API request.
   uint32_t abort_prefix(std::string_view prefix);
   uint32_t abort_all();  // gives how many requests
+  bool is_live(const std::string& id) const;
 
   // ---- the loop
   // Ends after stop(), when every live request has ended and no step is in flight.
   boost::asio::awaitable<void> run();
   // No new work; live requests go on. Then abort_all() when the grace time is over.
   void stop();
+  // Before run(): the engine steps when its group says so (lockstep.h), which outlives run(). wake() makes it ask
+  // again.
+  void join_lockstep(Lockstep& lockstep, uint32_t rank);
+  void wake();
 
   // ---- operations. They are for run()'s loop: awaited until they have taken effect there.
   boost::asio::awaitable<void> pause(PauseMode mode, bool clear_cache);

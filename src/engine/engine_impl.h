@@ -52,6 +52,8 @@ struct Engine::Impl {
   void deliver();
   bool fail_stuck_head();
   void measure(const sched::StepPlan& plan, const StepResult& result);
+  bool may_step();              // of a lockstep group: whether the group lets this engine go on
+  bool has_unfinished() const;  // something to compute that the pause allows
 
   // ---- sessions.cpp
   std::optional<Refusal> check_turn(const LiveRequest& request, const Turn& turn) const;
@@ -99,6 +101,9 @@ struct Engine::Impl {
   MonotonicTime last_step_{};
   RateMeter meter_;
   uint64_t queued_tokens_ = 0, uncached_tokens_ = 0;  // of requests without a first token
+
+  Lockstep* lockstep_ = nullptr;  // null: steps alone, as almost every engine does
+  uint32_t rank_ = 0;             // in the lockstep group
 
   // Operations. Memory that is away keeps the scheduler paused whatever resume() says.
   bool operating_ = false;  // one at a time

@@ -43,8 +43,16 @@ asio::awaitable<void> Engine::Impl::run() {
 #endif
     if (pipeline_.empty()) {
       notify();
-      if (woken_ || fail_stuck_head()) continue;
-      if (phase_ == Phase::stopping && live_.empty()) break;
+      const bool may = may_step();
+      if (woken_ || (may && fail_stuck_head())) continue;
+      if (lockstep_ && may) {
+        runner_->dummy_step();
+        ++counts_.dummy_steps;
+        lockstep_->stepped(rank_);
+        co_await asio::post(asio::use_awaitable);
+        continue;
+      }
+      if (phase_ == Phase::stopping && live_.empty() && !(lockstep_ && lockstep_->in_wave(rank_))) break;
       if (timed_.empty())
         idle.expires_at(asio::steady_timer::time_point::max());
       else
@@ -60,17 +68,29 @@ asio::awaitable<void> Engine::Impl::run() {
       take_back(result.error());
   }
   idle_ = nullptr;
+  if (lockstep_) lockstep_->leave(rank_);
   notify();
 }
 
+bool Engine::Impl::may_step() {
+  return !lockstep_ || (memory_is_here() && lockstep_->may_step(rank_, has_unfinished(), pipeline_.empty()));
+}
+
+bool Engine::Impl::has_unfinished() const {
+  if (scheduler_.pause() == sched::Pause::all) return false;
+  if (scheduler_.pause() == sched::Pause::admission) return !nothing_begun();
+  return scheduler_.n_running() > 0 || scheduler_.n_waiting() > scheduler_.n_deferred();
+}
+
 void Engine::Impl::fill() {
-  while (sample_newest() && pipeline_.has_room()) {
+  while (sample_newest() && pipeline_.has_room() && may_step()) {
     Step& step = pipeline_.next();
     if (!scheduler_.plan(step.plan, now())) return;
     pipeline_.push();
     step.advance(StepState::planned);
     step.ticket = runner_->launch(step.plan);
     step.advance(StepState::forwarded);
+    if (lockstep_) lockstep_->stepped(rank_);
   }
 }
 
@@ -154,6 +174,7 @@ void Engine::Impl::take_back(const Fault& fault) {
   const auto fail = [&](LiveSequence& live) { end(live, {.reason = FinishReason::error, .message = fault.message}); };
   if (fault.scope == Fault::Scope::device) {
     sickness_ = fault.message;
+    if (lockstep_) lockstep_->leave(rank_);
     for (const auto& [id, request] : live_)
       for (const auto& live : request->sequences) fail(*live);
     return;
