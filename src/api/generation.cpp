@@ -7,6 +7,15 @@
 
 namespace heddle::api {
 
+namespace {
+
+// No answer but an error, whatever was generated.
+bool is_failure(const engine::Finish& finish) {
+  return finish.reason == engine::FinishReason::error || finish.deadline_exceeded;
+}
+
+}  // namespace
+
 struct Generation::Choice {
   std::string text;  // not streaming: all of it; streaming: what is not yet sent
   uint32_t n_tokens = 0;
@@ -21,9 +30,9 @@ class Generation::PromptSink final : public engine::OutputSink {
   PromptSink(std::shared_ptr<Generation> generation, uint32_t prompt)
       : generation_(std::move(generation)), prompt_(prompt) {}
   void on_delta(const engine::Delta& delta) override { generation_->on_delta(prompt_, delta); }
-  void on_end(const engine::Usage& usage, const engine::Times&) override {
+  void on_end(const engine::Usage& usage, const engine::Times& times) override {
     const std::shared_ptr<Generation> generation = std::move(generation_);
-    generation->on_end(prompt_, usage);
+    generation->on_end(usage, times);
   }
 
  private:
@@ -72,11 +81,12 @@ void Generation::on_delta(uint32_t prompt, const engine::Delta& delta) {
   if (options_.stream && !behind_) emit(index, choice);
 }
 
-void Generation::on_end(uint32_t prompt, const engine::Usage& usage) {
-  (void)prompt;
+void Generation::on_end(const engine::Usage& usage, const engine::Times& times) {
   usage_.n_prompt += usage.n_prompt;
   usage_.n_cached += usage.n_cached;
   usage_.n_generated += usage.n_generated;
+  usage_.n_preemptions += usage.n_preemptions;
+  started_ = started_ || times.scheduled != MonotonicTime{};
   if (++ended_prompts_ < options_.n_prompts || finished_) return;
   finish();
 }
@@ -85,7 +95,7 @@ void Generation::on_end(uint32_t prompt, const engine::Usage& usage) {
 void Generation::emit(uint32_t index, Choice& choice) {
   if (choice.finish_sent || (choice.text.empty() && !choice.has_finish && choice.role_sent)) return;
   // An error ends the whole stream with an error event (finish_stream), not with a finish reason.
-  const bool failed = choice.has_finish && choice.finish.reason == engine::FinishReason::error;
+  const bool failed = choice.has_finish && is_failure(choice.finish);
   const bool finishing = choice.has_finish && !failed;
   const bool chat = options_.dialect == Dialect::chat;
   const auto open = [&] {
@@ -159,15 +169,10 @@ void Generation::finish() {
 }
 
 void Generation::finish_stream() {
-  const engine::Finish* failure = nullptr;
-  for (uint32_t i = 0; i < choices_.size(); ++i) {
-    Choice& choice = choices_[i];
-    emit(i, choice);
-    if (choice.has_finish && choice.finish.reason == engine::FinishReason::error) failure = &choice.finish;
-  }
-  if (failure != nullptr) {
+  for (uint32_t i = 0; i < choices_.size(); ++i) emit(i, choices_[i]);
+  if (const std::optional<ApiError> error = failure()) {
     buffer_ = "data: ";
-    buffer_ += error_body({500, failure->message.empty() ? "Internal server error" : failure->message, ""});
+    buffer_ += error_body(*error);
     buffer_ += "\n\n";
     send(buffer_);
   } else if (options_.include_usage) {
@@ -182,13 +187,7 @@ void Generation::finish_stream() {
 }
 
 void Generation::finish_reply() {
-  for (const Choice& choice : choices_) {
-    if (choice.has_finish && choice.finish.reason == engine::FinishReason::error) {
-      sink_->reply(
-          error_reply({500, choice.finish.message.empty() ? "Internal server error" : choice.finish.message, ""}));
-      return;
-    }
-  }
+  if (const std::optional<ApiError> error = failure()) return sink_->reply(error_reply(*error));
   const bool chat = options_.dialect == Dialect::chat;
   std::string body;
   append_head(body, chat ? "chat.completion" : "text_completion");
@@ -222,6 +221,22 @@ void Generation::finish_reply() {
   append_warnings(body);
   body += '}';
   sink_->reply({200, "application/json", std::move(body), {}});
+}
+
+// What the client is told instead of an answer, if a choice failed. A fault of the engine comes before a missed
+// deadline.
+std::optional<ApiError> Generation::failure() const {
+  std::optional<ApiError> late;
+  for (const Choice& choice : choices_) {
+    if (!choice.has_finish || !is_failure(choice.finish)) continue;
+    const std::string& message = choice.finish.message;
+    if (choice.finish.reason == engine::FinishReason::error)
+      return ApiError{500, message.empty() ? "Internal server error" : message, ""};
+    if (!late)
+      late = ApiError{started_ ? 504 : 503, message.empty() ? "the request's time is over" : message, "",
+                      "deadline_exceeded"};
+  }
+  return late;
 }
 
 void Generation::send(std::string_view event) {
@@ -276,8 +291,8 @@ std::string Generation::notes() const {
       break;
     }
   }
-  return fmt::format("prompt={} cached={} generated={} finish={}", usage_.n_prompt, usage_.n_cached, usage_.n_generated,
-                     reasons);
+  return fmt::format("prompt={} cached={} generated={} finish={} preemptions={}", usage_.n_prompt, usage_.n_cached,
+                     usage_.n_generated, reasons, usage_.n_preemptions);
 }
 
 }  // namespace heddle::api

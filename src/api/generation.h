@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,12 +43,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void begin(std::function<void()> abort);
   // Another prompt of this exchange was refused: whatever still comes from the engine is not for the client.
   void refuse() { finished_ = true; }
+  // Holds `registration` (live_ids.h) until the last prompt has ended.
+  void keep(std::shared_ptr<void> registration) { registration_ = std::move(registration); }
 
  private:
   struct Choice;
   class PromptSink;
   void on_delta(uint32_t prompt, const engine::Delta& delta);
-  void on_end(uint32_t prompt, const engine::Usage& usage);
+  void on_end(const engine::Usage& usage, const engine::Times& times);
   void emit(uint32_t index, Choice& choice);
   void drain();
   void finish();
@@ -57,6 +60,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void append_head(std::string& out, std::string_view object) const;
   void append_usage(std::string& out, const engine::Usage& usage) const;
   void append_warnings(std::string& out) const;
+  std::optional<ApiError> failure() const;
   std::string notes() const;
 
   GenerationOptions options_;
@@ -66,7 +70,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   engine::Usage usage_;                  // summed over prompts
   std::string chunk_head_;               // everything of a chunk up to the choice, formatted once
   std::string buffer_;                   // reused for each event
+  std::shared_ptr<void> registration_;   // kept as long as the exchange lives
   uint32_t ended_prompts_ = 0;
+  bool started_ = false;   // some prompt got its turn
   bool behind_ = false;    // the socket is full: deltas gather in the choices
   bool finished_ = false;  // answered, failed, or the client has gone
 };

@@ -18,7 +18,7 @@ constexpr Range at_least(double low) { return {.low = low, .high = 9.2e18}; }
 
 const F kScalars[] = {
     {"model", &G::model},
-    {"user", &G::user},
+    {"user", &G::user, {0, 512}},
     {"request_id", &G::request_id, {1, 256}},
     {"cache_salt", &G::cache_salt, {1, 128}},
     {"temperature", &G::temperature, {0, 2}},
@@ -32,6 +32,9 @@ const F kScalars[] = {
     {"n", &G::n, {1, static_cast<double>(kMaxChoices)}},
     {"max_tokens", &G::max_tokens, at_least(1)},
     {"min_tokens", &G::min_tokens, {0, kMaxInt32}},
+    {"priority", &G::priority, {-kMaxInt32 - 1, kMaxInt32}},
+    {"timeout_ms", &G::timeout_ms, {1, static_cast<double>(kMaxTimeoutMs)}},
+    {"first_token_timeout_ms", &G::first_token_timeout_ms, {1, static_cast<double>(kMaxTimeoutMs)}},
     {"stream", &G::stream},
     {"ignore_eos", &G::ignore_eos},
     {"skip_special_tokens", &G::skip_special_tokens},
@@ -42,7 +45,6 @@ const F kScalars[] = {
 bool never(const json::value&) { return false; }
 bool is_false(const json::value& v) { return v.is_bool() && !v.get_bool(); }
 bool is_true(const json::value& v) { return v.is_bool() && v.get_bool(); }
-bool is_zero(const json::value& v) { return v.is_number() && v.to_number<double>() == 0; }
 bool is_one(const json::value& v) { return v.is_number() && v.to_number<double>() == 1; }
 bool is_empty(const json::value& v) {
   return (v.is_array() && v.get_array().empty()) || (v.is_object() && v.get_object().empty()) ||
@@ -74,7 +76,6 @@ const LaterField kLater[] = {
     {"return_token_ids", is_false},
     {"return_tokens_as_token_ids", is_false},
     {"return_prompt_text", is_false},
-    {"priority", is_zero},
     {"session_id", never},
     {"kv_transfer_params", is_empty},
     {"ec_transfer_params", is_empty},
@@ -174,6 +175,9 @@ ApiResult<GenerationFields> read_generation_fields(FieldReader& reader, const Ge
   GenerationFields fields;
   ApiResult<void> read = reader.scalars(std::span<const F>(kScalars), fields);
   if (!read) return tl::unexpected(read.error());
+  // As in vLLM. What a salt holds cannot leave its domain anyway: domains are compared field by field.
+  if (fields.cache_salt && fields.cache_salt->find_first_of(std::string_view("@/\\\0", 4)) != std::string::npos)
+    return bad_request("cache_salt", "`cache_salt` must not have any of @, /, \\ and NUL");
   if (const json::value* value = reader.take("stop")) {
     auto stop = read_stop(*value);
     if (!stop) return tl::unexpected(stop.error());

@@ -39,7 +39,7 @@ size_t text_bytes(const json::value& value) {
   return bytes;
 }
 
-ApiError to_api_error(const engine::Refusal& refusal, std::string_view prompt_field) {
+ApiError to_api_error(const engine::Refusal& refusal, std::string_view prompt_field, int queue_full_status) {
   using Kind = engine::Refusal::Kind;
   switch (refusal.kind) {
     case Kind::never_fits:
@@ -48,7 +48,10 @@ ApiError to_api_error(const engine::Refusal& refusal, std::string_view prompt_fi
       return {400, refusal.message, ""};
     case Kind::duplicate_id:
       return {409, refusal.message, "request_id"};
+    case Kind::unknown_id:
+      return {404, refusal.message, "request_id"};
     case Kind::queue_full:
+      return {queue_full_status, refusal.message, ""};
     case Kind::stopping:
       return {503, refusal.message, ""};
   }
@@ -63,6 +66,7 @@ struct Service::Job {
   HttpRequest http;  // body emptied
   Sink sink;
   GenerationFields fields;
+  RequestTerms terms;
   text::ChatInput chat;
   std::vector<PromptInput> prompts;
   std::vector<std::string> warnings;
@@ -71,12 +75,12 @@ struct Service::Job {
 
 Service::Service(ServiceConfig config, std::shared_ptr<const text::Tokenizer> tokenizer,
                  std::shared_ptr<const text::ChatTemplate> chat_template, std::string template_problem,
-                 engine::Engine& engine, Offload& offload)
+                 engine::EngineGroup& engines, Offload& offload)
     : config_(std::move(config)),
       tokenizer_(std::move(tokenizer)),
       template_(std::move(chat_template)),
       template_problem_(std::move(template_problem)),
-      engine_(engine),
+      engines_(engines),
       offload_(offload) {
   HEDDLE_CHECK(!config_.served_names.empty());
   limits_.vocab_size = static_cast<uint32_t>(tokenizer_->vocab_size());
@@ -130,6 +134,11 @@ void Service::run(const std::shared_ptr<Job>& job, size_t bytes) {
   job->http.body = {};
   if (ApiResult<void> size = check_text_size(bytes / std::max<size_t>(1, job->prompts.size())); !size)
     return job->sink->reply(error_reply(size.error()));
+  ApiResult<RequestTerms> terms = read_terms(job->http, job->fields, config_.terms, job->warnings);
+  if (!terms) return job->sink->reply(error_reply(terms.error()));
+  job->terms = std::move(*terms);
+  // Now, so that the line of a request that is refused or whose client goes away has them too.
+  job->sink->annotate(job->terms.describe());
   const auto encode = [this, job] {
     std::vector<std::vector<TokenId>> all;
     if (job->dialect == Dialect::chat) {
@@ -187,12 +196,15 @@ void Service::submit(Job& job) {
   // Everything that can be refused is checked before anything is submitted: one bad prompt refuses the whole request.
   engine::Request prototype = to_engine_request(job.fields, limits_, mix(config_.seed ^ mix(number)));
   options.n = prototype.n;
+  prototype.arrival = job.http.arrival;
+  prototype.priority = job.terms.priority;
+  prototype.tenant = job.terms.tenant;
+  prototype.deadlines = job.terms.deadlines(job.http.arrival);
   std::vector<engine::Request> requests;
   for (size_t i = 0; i < job.encoded->size(); ++i) {
     engine::Request request = prototype;
     request.id = fmt::format("{}-{}-{}", options.id, number, i);
     request.prompt = std::move((*job.encoded)[i]);
-    request.arrival = job.http.arrival;
     if (request.prompt.empty())
       return job.sink->reply(
           error_reply({400, fmt::format("`{}` is empty: there is no token to start from", prompt_field),
@@ -210,24 +222,43 @@ void Service::submit(Job& job) {
   }
   options.warnings = std::move(job.warnings);
 
+  const std::string id = options.id;
   auto generation = std::make_shared<Generation>(std::move(options), job.sink);
   std::vector<std::string> ids;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const std::string id = requests[i].id;
-    auto sink = generation->prompt_sink(static_cast<uint32_t>(i), static_cast<uint32_t>(requests[i].prompt.size()));
-    Result<void, engine::Refusal> submitted = engine_.submit(std::move(requests[i]), std::move(sink));
-    if (!submitted) {
-      generation->refuse();
-      for (const std::string& earlier : ids) engine_.abort(earlier);
-      HttpReply reply = error_reply(to_api_error(submitted.error(), prompt_field));
-      if (reply.status == 503) reply.headers.push_back({"Retry-After", "1"});
-      return job.sink->reply(std::move(reply));
-    }
-    ids.push_back(id);
+  std::vector<std::shared_ptr<engine::OutputSink>> sinks;
+  for (const engine::Request& request : requests) {
+    ids.push_back(request.id);
+    sinks.push_back(
+        generation->prompt_sink(static_cast<uint32_t>(sinks.size()), static_cast<uint32_t>(request.prompt.size())));
   }
+  const Result<void, engine::Refusal> submitted =
+      engines_.submit(std::move(requests), std::move(sinks), {.rank = job.terms.rank});
+  if (!submitted) {
+    generation->refuse();
+    return refuse(job, submitted.error());
+  }
+  generation->keep(live_.add(id, ids));
   generation->begin([this, ids = std::move(ids)] {
-    for (const std::string& id : ids) engine_.abort(id);
+    for (const std::string& one : ids) engines_.abort(one);
   });
+}
+
+void Service::refuse(const Job& job, const engine::Refusal& refusal) const {
+  using Kind = engine::Refusal::Kind;
+  HttpReply reply = error_reply(
+      to_api_error(refusal, job.dialect == Dialect::chat ? "messages" : "prompt", config_.queue_full_status));
+  if (refusal.kind == Kind::queue_full || refusal.kind == Kind::stopping)
+    reply.headers.push_back({"Retry-After", fmt::format("{}", std::max<uint32_t>(1, refusal.retry_after))});
+  job.sink->reply(std::move(reply));
+}
+
+uint32_t Service::abort_requests(const std::vector<std::string>& ids) {
+  if (ids.empty()) return engines_.abort_all();
+  uint32_t n_aborted = 0;
+  for (const std::string& id : ids) {
+    for (const std::string& one : live_.find(id)) n_aborted += static_cast<uint32_t>(engines_.abort(one));
+  }
+  return n_aborted;
 }
 
 ApiResult<uint32_t> Service::max_tokens_for(const GenerationFields& fields, size_t n_prompt,

@@ -12,6 +12,7 @@
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/json_text.h"
+#include "api/request_terms.h"
 #include "app/commands.h"
 #include "app/terminal.h"
 
@@ -41,7 +42,8 @@ struct Item final : engine::OutputSink {
 
 // A line is the body of /v1/completions (prompt) or /v1/chat/completions (messages), less what only a connection needs.
 api::ApiResult<engine::Request> read_line(const std::string& line, const LocalEngine& local,
-                                          const api::GenerationLimits& limits, uint64_t seed) {
+                                          const api::GenerationLimits& limits, const api::TermsPolicy& policy,
+                                          uint64_t seed) {
   json::error_code error;
   const json::value value = json::parse(line, error);
   if (error || !value.is_object())
@@ -77,6 +79,12 @@ api::ApiResult<engine::Request> read_line(const std::string& line, const LocalEn
   request.max_tokens = static_cast<uint32_t>(std::min(room, fields.max_tokens.value_or(chat ? room : 16)));
   request.prompt = std::move(ids);
   request.arrival = Arrival::now();
+  std::vector<std::string> warnings;  // as those of unknown fields, which an output has no place for
+  const auto terms = api::read_terms({}, fields, policy, warnings);
+  if (!terms) return tl::unexpected(terms.error());
+  request.priority = terms->priority;
+  request.tenant = terms->tenant;
+  request.deadlines = terms->deadlines(request.arrival);
   return request;
 }
 
@@ -84,7 +92,8 @@ std::string to_line(size_t index, const Item& item) {
   std::string out = fmt::format("{{\"index\":{}", index);
   std::string error = item.error;
   for (const engine::Finish& finish : item.finishes) {
-    if (finish.reason == engine::FinishReason::error && error.empty()) error = finish.message;
+    const bool failed = finish.reason == engine::FinishReason::error || finish.deadline_exceeded;
+    if (failed && error.empty()) error = finish.message.empty() ? "Internal server error" : finish.message;
   }
   if (!error.empty()) {
     out += ",\"error\":";
@@ -156,7 +165,8 @@ int generate_command(const GenerateOptions& options) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     auto item = std::make_shared<Item>();
     item->n_done = &n_done;
-    api::ApiResult<engine::Request> request = read_line(line, local, limits, options.model.seed + items.size());
+    api::ApiResult<engine::Request> request =
+        read_line(line, local, limits, {options.model.scheduling_policy, 1}, options.model.seed + items.size());
     if (!request) {
       item->error = request.error().message;
     } else {

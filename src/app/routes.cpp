@@ -3,6 +3,7 @@
 
 #include "api/error.h"
 #include "api/json_text.h"
+#include "app/admin_routes.h"
 #include "app/server_state.h"
 
 namespace heddle::app {
@@ -27,12 +28,14 @@ HttpReply health(const ServerState& state) {
     api::append_json_string(body, state.phase);
     return {503, "application/json", body + "}", {{"Retry-After", "1"}}};
   }
-  if (!state.engine->healthy())
+  if (!state.engines->healthy())
     return {503, "application/json", "{\"status\":\"failed\",\"phase\":\"device fault\"}", {}};
-  const engine::Snapshot now = state.engine->snapshot();
-  if (now.in_flight > 0 && seconds(Monotonic::now() - state.engine->last_step()) > kStalledSeconds)
-    return {503, "application/json", "{\"status\":\"stalled\",\"phase\":\"no step has ended for 30 s\"}", {}};
-  return {200, "", "", {}};
+  for (uint32_t rank = 0; rank < state.engines->n_engines(); ++rank) {
+    const engine::Engine& one = state.engines->engine(rank);
+    if (one.snapshot().in_flight > 0 && seconds(Monotonic::now() - one.last_step()) > kStalledSeconds)
+      return {503, "application/json", "{\"status\":\"stalled\",\"phase\":\"no step has ended for 30 s\"}", {}};
+  }
+  return {200, "", "", {}};  // paused and asleep too: what comes is queued
 }
 
 }  // namespace
@@ -62,6 +65,7 @@ void add_routes(ServerState& state) {
   router.add("GET", "/metrics", answer([](const ServerState& s) {
                return HttpReply{200, "text/plain; version=0.0.4; charset=utf-8", s.exporter->text(), {}};
              }));
+  if (state.options.enable_admin_endpoints) add_admin_routes(state);
 }
 
 }  // namespace heddle::app

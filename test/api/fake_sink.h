@@ -28,7 +28,10 @@ struct FakeSink : api::ResponseSink {
   size_t unsent_bytes() const override { return 0; }
   void on_gone(std::function<void(api::Gone)> callback) override { gone = std::move(callback); }
   void on_writable(std::function<void()> callback) override { writable = std::move(callback); }
-  void annotate(std::string_view words) override { notes = words; }
+  void annotate(std::string_view words) override {
+    if (!notes.empty()) notes += ' ';
+    notes += words;
+  }
 };
 
 }  // namespace heddle::test

@@ -34,7 +34,9 @@ struct Fixture {
   void finish(engine::Finish finish, uint32_t index = 0, uint32_t prompt = 0) {
     prompts[prompt]->on_delta({index, "", {}, &finish});
   }
-  void end(uint32_t n_generated, uint32_t prompt = 0) { prompts[prompt]->on_end({5, 0, n_generated}, {}); }
+  void end(uint32_t n_generated, uint32_t prompt = 0, engine::Times times = {}, uint32_t n_preemptions = 0) {
+    prompts[prompt]->on_end({5, 0, n_generated, n_preemptions}, times);
+  }
   json::value event(size_t i) const {
     const std::string& event = sink->events.at(i);
     REQUIRE(event.starts_with("data: "));
@@ -196,4 +198,57 @@ TEST_CASE("a client that went away aborts its requests once and gets nothing mor
   f.end(1);
   CHECK(f.sink->events.size() == before);
   CHECK_FALSE(f.sink->ended);
+}
+
+TEST_CASE("a missed deadline is 503 before the first plan and 504 after it, with a code for programs") {
+  const engine::Finish late{
+      .reason = engine::FinishReason::abort, .message = "waited 40 ms of 40 ms", .deadline_exceeded = true};
+  Fixture queued({});
+  queued.finish(late);
+  queued.end(0);
+  CHECK(queued.sink->replies.at(0).status == 503);
+  const json::value body = json::parse(queued.sink->replies.at(0).body);
+  CHECK(body.at("error").at("code") == "deadline_exceeded");
+  CHECK(body.at("error").at("message") == "waited 40 ms of 40 ms");
+  CHECK(queued.sink->notes.find("finish=abort") != std::string::npos);
+  Fixture running({});
+  running.text("partial");
+  running.finish(late);
+  running.end(1, 0, {.scheduled = MonotonicTime{} + std::chrono::seconds(1)});
+  CHECK(running.sink->replies.at(0).status == 504);
+  CHECK(running.sink->replies.at(0).body.find("partial") == std::string::npos);
+}
+
+TEST_CASE("a missed deadline in a stream is an error event and DONE, without a finish reason or usage") {
+  Fixture f({.stream = true, .include_usage = true});
+  f.text("a");
+  f.finish({.reason = engine::FinishReason::abort, .message = "late", .deadline_exceeded = true});
+  f.end(1, 0, {.scheduled = MonotonicTime{} + std::chrono::seconds(1)});
+  REQUIRE(f.sink->events.size() == 4);
+  CHECK(f.event(2).at("error").at("code") == "deadline_exceeded");
+  CHECK(f.event(2).at("error").at("type") == "TimeoutError");
+  CHECK(f.sink->events[3] == "data: [DONE]\n\n");
+  for (const std::string& event : f.sink->events) CHECK(event.find("\"abort\"") == std::string::npos);
+}
+
+TEST_CASE("the end record counts tokens and preemptions over all prompts") {
+  Fixture f({.n_prompts = 2});
+  f.finish({}, 0, 0);
+  f.finish({}, 0, 1);
+  f.end(3, 0, {}, 1);
+  f.end(4, 1, {}, 2);
+  CHECK(f.sink->notes == "prompt=10 cached=0 generated=7 finish=stop,stop preemptions=3");
+}
+
+TEST_CASE("a registration is held until the last prompt has ended") {
+  Fixture f({.n_prompts = 2});
+  const auto registration = std::make_shared<int>(0);
+  f.generation->keep(registration);
+  f.generation.reset();
+  f.finish({}, 0, 0);
+  f.end(1, 0);
+  CHECK(registration.use_count() == 2);
+  f.finish({}, 0, 1);
+  f.end(1, 1);
+  CHECK(registration.use_count() == 1);
 }

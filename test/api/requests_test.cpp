@@ -90,6 +90,10 @@ TEST_CASE("a bad value is a 400 that names its field") {
       {"\"ignore_eos\":0", "ignore_eos"},
       {"\"cache_salt\":\"\"", "cache_salt"},
       {"\"cache_salt\":5", "cache_salt"},
+      {"\"cache_salt\":\"a@b\"", "cache_salt"},
+      {"\"cache_salt\":\"a/b\"", "cache_salt"},
+      {"\"cache_salt\":\"a\\\\b\"", "cache_salt"},
+      {"\"cache_salt\":\"a\\u0000b\"", "cache_salt"},
       {"\"user\":5", "user"},
       {"\"model\":5", "model"},
       {"\"echo\":true", "echo"},
@@ -99,7 +103,16 @@ TEST_CASE("a bad value is a 400 that names its field") {
       {"\"suffix\":\"x\"", "suffix"},
       {"\"response_format\":{\"type\":\"json_object\"}", "response_format"},
       {"\"use_beam_search\":true", "use_beam_search"},
-      {"\"priority\":1", "priority"},
+      {"\"priority\":1.5", "priority"},
+      {"\"priority\":\"high\"", "priority"},
+      {"\"priority\":2147483648", "priority"},
+      {"\"timeout_ms\":0", "timeout_ms"},
+      {"\"timeout_ms\":-5", "timeout_ms"},
+      {"\"timeout_ms\":\"5\"", "timeout_ms"},
+      {"\"timeout_ms\":0.5", "timeout_ms"},
+      {"\"timeout_ms\":2147483648", "timeout_ms"},
+      {"\"first_token_timeout_ms\":0", "first_token_timeout_ms"},
+      {"\"first_token_timeout_ms\":true", "first_token_timeout_ms"},
   };
   for (const Bad& bad : table) {
     CAPTURE(bad.fields);
@@ -139,6 +152,10 @@ TEST_CASE("values at the edge of their range, nulls and neutral values of later 
                              "\"stream\":true,\"stream_options\":{}",
                              "\"stream\":true,\"stream_options\":null",
                              "\"user\":\"u\"",
+                             "\"priority\":-2147483648",
+                             "\"priority\":0",
+                             "\"timeout_ms\":1,\"first_token_timeout_ms\":2147483647",
+                             "\"timeout_ms\":null",
                              "\"metadata\":{\"a\":1}"}) {
     CAPTURE(fields);
     auto request = completion(fields);
