@@ -330,6 +330,7 @@ boost::asio::awaitable<void> Engine::run() { return impl_->run(); }
 void Engine::stop() {
   impl_->assert_loop();
   impl_->phase_ = Impl::Phase::stopping;
+  for (LiveRequest* session : impl_->sessions_) impl_->close_session(*session);  // input would be new work
   impl_->wake();
 }
 

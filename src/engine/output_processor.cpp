@@ -34,7 +34,7 @@ bool OutputProcessor::append(LiveSequence& live, TokenId token, MonotonicTime no
   mark(live);
   const std::optional<TokenEnd> token_end = check_token(live.rules, token, sequence.n_known(), sequence.n_limit);
   if (token_end) live.finish = Finish{.reason = token_end->reason, .stop_token = token_end->stop_token};
-  if (live.masker && !live.finish && !live.masker->accept(token))
+  if (live.masker && (!live.finish || live.finish->reason == FinishReason::length) && !live.masker->accept(token))
     live.finish =
         Finish{.reason = FinishReason::error,
                .message = fmt::format("token {} of the output is not of the grammar", sequence.n_generated() - 1)};
