@@ -1,6 +1,7 @@
-// batch-invariance through the whole engine, on a real model: 24 mixed requests at once give what each gives alone, bit
-// for bit, over pipeline depth, chunk size, prefix cache, tight and ample KV pools, and threads. Compared are a hash of
-// the raw logits row of every generated position, and the tokens.
+// batch-invariance through the whole engine, on a real model: 24 sequences of mixed requests at once give what each
+// gives alone, bit for bit, over pipeline depth, chunk size, prefix cache, tight and ample KV pools, and threads;
+// sequence i of a request for several what a request with its seed + i gives. Compared are a hash of the raw logits row
+// of every generated position, and the tokens.
 #include <doctest/doctest.h>
 
 #include <boost/asio/co_spawn.hpp>
@@ -21,7 +22,8 @@ using namespace heddle;
 
 namespace {
 
-constexpr uint32_t kRequests = 24;
+constexpr uint32_t kRequests = 17;
+constexpr uint32_t kSequences = 24;
 constexpr uint32_t kMaxLen = 256;
 
 // Hashes of sampled rows, by the order in which sequences were submitted and the index of the generated token.
@@ -67,12 +69,35 @@ class RecordingRunner final : public engine::ModelRunner {
 };
 
 struct Tokens final : engine::OutputSink {
-  std::vector<TokenId> tokens;
+  explicit Tokens(uint32_t n) : tokens(n) {}
+  std::vector<std::vector<TokenId>> tokens;  // of each sequence
   bool ended = false;
   void on_delta(const engine::Delta& delta) override {
-    tokens.insert(tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    auto& of = tokens[delta.index];
+    of.insert(of.end(), delta.tokens.begin(), delta.tokens.end());
   }
   void on_end(const engine::Usage&, const engine::Times&) override { ended = true; }
+};
+
+// Allows two thirds of the vocabulary, which two depends on the token before.
+class Thirds final : public engine::TokenMasker {
+ public:
+  void fill(std::span<uint32_t> mask) override {
+    for (size_t w = 0; w < mask.size(); ++w) {
+      mask[w] = 0;
+      for (uint32_t bit = 0; bit < 32; ++bit)
+        if (allows(static_cast<TokenId>(w * 32 + bit))) mask[w] |= 1u << bit;
+    }
+  }
+  bool accept(TokenId token) override {
+    const bool allowed = allows(token);
+    last_ = token;
+    return allowed;
+  }
+
+ private:
+  bool allows(TokenId token) const { return (token + last_) % 3 != 0; }
+  TokenId last_ = 0;
 };
 
 struct Setting {
@@ -81,12 +106,13 @@ struct Setting {
 };
 
 struct Outcome {
-  std::vector<std::vector<TokenId>> tokens;
+  std::vector<std::vector<TokenId>> tokens;  // [kSequences]
   Hashes hashes;
-  uint64_t preemptions = 0, hits = 0;
+  uint64_t preemptions = 0, hits = 0, forks = 0;
 };
 
-// Prompts of many lengths, some with a common beginning; greedy, seeded, penalised, biased, with stop tokens.
+// Prompts of many lengths, some with a common beginning; greedy, seeded, penalised, biased, masked, with stop tokens;
+// some for several sequences.
 std::vector<engine::Request> mixed_requests(uint32_t vocab) {
   std::mt19937 random(20);
   std::uniform_int_distribution<TokenId> any(20, static_cast<TokenId>(vocab) - 1);
@@ -107,8 +133,25 @@ std::vector<engine::Request> mixed_requests(uint32_t vocab) {
     if (i % 7 == 3) r.sampling.frequency_penalty = 1.0f;
     if (i % 6 == 4) r.sampling.logit_bias = {{any(random), 3.0f}};
     if (i % 8 == 5) r.stop.token_ids = {any(random), any(random)};
+    if (i % 8 == 7) r.make_masker = [] { return std::make_unique<Thirds>(); };
+    if (i % 5 == 1) r.n = 2 + i / 5 % 2;  // 1, 6, 11 and 16: two or three
+    if (i == 7) r.n = 2;                  // masked
   }
   return requests;
+}
+
+// A request for each sequence.
+std::vector<engine::Request> one_by_one(std::vector<engine::Request> requests) {
+  std::vector<engine::Request> solo;
+  for (engine::Request& request : requests) {
+    for (uint32_t i = 0; i < request.n; ++i) {
+      engine::Request& one = solo.emplace_back(request);
+      one.id += "-" + std::to_string(i);
+      one.n = 1;
+      one.sampling.seed += i;
+    }
+  }
+  return solo;
 }
 
 Outcome run(const Setting& setting, bool one_at_a_time) {
@@ -125,7 +168,7 @@ Outcome run(const Setting& setting, bool one_at_a_time) {
   auto weights =
       std::make_shared<engine::ModelWeights>(io.get_executor(), *loop, std::move(*model), engine::WeightSource{});
   auto runner = std::make_unique<engine::DeviceRunner>(io.get_executor(), std::move(device), std::move(weights),
-                                                       engine::DeviceRunnerOptions{.max_num_seqs = kRequests,
+                                                       engine::DeviceRunnerOptions{.max_num_seqs = kSequences,
                                                                                    .max_num_batched_tokens = 512,
                                                                                    .n_blocks = setting.n_blocks,
                                                                                    .block_size = 16,
@@ -134,7 +177,7 @@ Outcome run(const Setting& setting, bool one_at_a_time) {
   engine::Config config;
   config.pipeline_depth = setting.depth;
   config.vocab_size = model_config->vocab_size;
-  config.scheduler.max_num_seqs = kRequests;
+  config.scheduler.max_num_seqs = kSequences;
   config.scheduler.max_num_batched_tokens = 512;
   config.scheduler.max_model_len = kMaxLen;
   config.scheduler.n_blocks = setting.n_blocks;
@@ -151,12 +194,14 @@ Outcome run(const Setting& setting, bool one_at_a_time) {
     while (!done()) io.run_one();
   };
   std::vector<std::shared_ptr<Tokens>> sinks;
-  for (engine::Request& request : mixed_requests(model_config->vocab_size)) {
-    sinks.push_back(std::make_shared<Tokens>());
+  std::vector<engine::Request> requests = mixed_requests(model_config->vocab_size);
+  if (one_at_a_time) requests = one_by_one(std::move(requests));
+  for (engine::Request& request : requests) {
+    sinks.push_back(std::make_shared<Tokens>(request.n));
     REQUIRE(engine.submit(std::move(request), sinks.back()).has_value());
     if (one_at_a_time) run_until([&] { return sinks.back()->ended; });
     // The first goes ahead, so that those with the same beginning can find it in the cache.
-    if (sinks.size() == 1) run_until([&] { return !sinks.back()->tokens.empty(); });
+    if (sinks.size() == 1) run_until([&] { return !sinks.back()->tokens.front().empty(); });
   }
   run_until([&] {
     for (const auto& sink : sinks)
@@ -165,20 +210,26 @@ Outcome run(const Setting& setting, bool one_at_a_time) {
   });
   outcome.preemptions = engine.snapshot().preemptions;
   outcome.hits = engine.snapshot().prefix_hits;
+  outcome.forks = engine.snapshot().forks;
   engine.stop();
   run_until([&] { return !running; });
-  for (const auto& sink : sinks) outcome.tokens.push_back(sink->tokens);
+  for (const auto& sink : sinks) outcome.tokens.insert(outcome.tokens.end(), sink->tokens.begin(), sink->tokens.end());
+  CHECK(outcome.tokens.size() == kSequences);
   return outcome;
 }
 
 }  // namespace
 
-TEST_CASE("24 mixed requests at once give what each gives alone, whatever the depth, chunk, cache, pool and threads") {
+TEST_CASE(
+    "24 sequences at once give what each gives alone, whatever the depth, chunk, cache, pool, threads and forks") {
   const Outcome alone = run({}, true);
   REQUIRE(alone.preemptions == 0);
+  REQUIRE(alone.forks == 0);
   const uint64_t first_alone = alone.hashes.begin()->first.first;
-  for (const uint32_t depth : {1u, 2u}) {
-    for (const uint32_t chunk : {1u, 7u, 16u, 48u, 512u}) {
+  const std::map<uint32_t, std::vector<uint32_t>> depths = {
+      {1, {1, 3}}, {7, {2, 8}}, {16, {1, 8}}, {48, {2, 3}}, {512, {1, 2}}};
+  for (const auto& [chunk, of_chunk] : depths) {
+    for (const uint32_t depth : of_chunk) {
       for (const bool cache : {false, true}) {
         for (const bool tight : {false, true}) {
           for (const uint32_t threads : {1u, 2u}) {
@@ -194,9 +245,10 @@ TEST_CASE("24 mixed requests at once give what each gives alone, whatever the de
             // At a row a step, prompts trickle in no faster than outputs grow, and nobody is in the way of another.
             if (chunk > 1) CHECK((together.preemptions > 0) == tight);
             if (cache) CHECK(together.hits > 0);
+            CHECK(together.forks > 0);
             const uint64_t first = together.hashes.begin()->first.first;
             uint32_t n_wrong = 0;
-            for (uint32_t i = 0; i < kRequests; ++i) {
+            for (uint32_t i = 0; i < kSequences; ++i) {
               for (uint32_t t = 0; t < alone.tokens[i].size(); ++t)
                 n_wrong += together.hashes.at({first + i, t}) != alone.hashes.at({first_alone + i, t});
             }
