@@ -115,6 +115,25 @@ TEST_CASE("fair: the newest sequence of a tenant above its share yields in the p
   CHECK_FALSE(policy->yields_to(0, lines, then).has_value());
 }
 
+TEST_CASE("fair: rows that a due head could not use, for want of a place, are kept in every other plan only") {
+  const auto policy = make(PolicyKind::fair);
+  policy->add_line(1, 1);
+  // The only place belongs to a prompt that has not had its first token: it is not exchanged.
+  const std::vector<LineState> lines = {{.n_running = 1, .n_missing = 500, .n_ready = 5, .head_cost = 20},
+                                        {.n_ready = 1, .head_cost = 10}};
+  const std::vector<policy::Candidate> running = {{SeqId(1)}};
+  for (int plan = 1; plan <= 8; ++plan) {
+    CAPTURE(plan);
+    policy->begin_plan(lines);
+    const bool kept = plan % 2 == 1;
+    CHECK(policy->rows_for(0, 64, lines) == (kept ? 54 : 64));
+    policy->charge(0, kept ? 54 : 64);
+    if (!kept) continue;  // no row is left to admit anybody with
+    CHECK(policy->next_line(lines) == 1);
+    CHECK_FALSE(policy->yields_to(1, lines, running).has_value());
+  }
+}
+
 TEST_CASE("fair: once nobody else is there, all accounts are forgotten") {
   Config config;
   config.policy = PolicyKind::fair;
