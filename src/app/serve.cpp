@@ -44,8 +44,25 @@ std::vector<std::string> served_names(const ServeOptions& options) {
   return options.served_model_name.empty() ? std::vector<std::string>{options.model.model} : options.served_model_name;
 }
 
-net::Task<> run_engine(ServerState* state) {
-  co_await asio::co_spawn(state->context, state->engine->run(), asio::use_awaitable_t<net::Executor>{});
+net::Task<> run_engines(ServerState* state) {
+  asio::awaitable<void> loops = state->engines->run();
+  co_await asio::co_spawn(state->context, std::move(loops), asio::use_awaitable_t<net::Executor>{});
+}
+
+std::unique_ptr<engine::EngineGroup> make_engines(ServerState& state, PreparedModel& prepared, LoadedModel& loaded) {
+  const ServeOptions& options = state.options;
+  const engine::Config config = engine_config(options.model, prepared);
+  std::vector<std::unique_ptr<engine::Engine>> engines;
+  for (auto& runner : make_runners(options.model, prepared, loaded, state.context, options.model.data_parallel_size))
+    engines.push_back(std::make_unique<engine::Engine>(config, std::move(runner), loaded.tokenizer));
+  engine::GroupOptions group;
+  group.limits = {options.max_num_queued_reqs, options.max_num_queued_tokens};
+  return std::make_unique<engine::EngineGroup>(std::move(engines), group);
+}
+
+stats::GroupSnapshot read_engines(const engine::EngineGroup* engines) {
+  if (engines == nullptr) return {};
+  return {engines->snapshots(), engines->n_refused_reqs(), engines->n_refused_tokens()};
 }
 
 // No new work; what is under way gets its grace time, then is aborted and told so; then everything ends.
@@ -54,15 +71,15 @@ net::Task<> stop_server(ServerState* state) {
       std::chrono::duration_cast<Monotonic::duration>(std::chrono::duration<double>(state->options.shutdown_timeout));
   const MonotonicTime deadline = Monotonic::now() + grace;
   net::Timer abort_timer(state->context, deadline);
-  if (state->engine != nullptr) {
-    state->engine->stop();
+  if (state->engines != nullptr) {
+    state->engines->stop();
     abort_timer.async_wait([state](const net::ErrorCode& error) {
-      if (!error) state->engine->abort_all();
+      if (!error) state->engines->abort_all();
     });
   }
   co_await state->server.stop(deadline + kLastWords);
   abort_timer.cancel();
-  if (state->engine != nullptr) state->engine->abort_all();
+  if (state->engines != nullptr) state->engines->abort_all();
   co_await state->working.join();
   state->signals.cancel();
 }
@@ -75,7 +92,7 @@ void on_loaded(ServerState& state, PreparedModel& prepared, Result<LoadedModel> 
     state.stopping.spawn(stop_server(&state));
     return;
   }
-  state.engine = make_engine(state.options.model, prepared, *loaded, state.context);
+  state.engines = make_engines(state, prepared, *loaded);
   if (!loaded->template_problem.empty()) log::warn("{}", loaded->template_problem);
   api::ServiceConfig config;
   config.served_names = state.names;
@@ -85,9 +102,11 @@ void on_loaded(ServerState& state, PreparedModel& prepared, Result<LoadedModel> 
   config.seed = state.options.model.seed;
   config.created =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  state.working.spawn(run_engine(&state));
+  config.terms = {state.options.model.scheduling_policy, state.options.model.data_parallel_size};
+  config.queue_full_status = state.options.queue_full_status;
+  state.working.spawn(run_engines(&state));
   state.service = std::make_unique<api::Service>(config, loaded->tokenizer, loaded->chat_template,
-                                                 loaded->template_problem, *state.engine, state.offload);
+                                                 loaded->template_problem, *state.engines, state.offload);
   state.phase = "ready";
   log::info("ready after {:.3f} s, {:.1f} MiB resident", seconds(Monotonic::now() - state.started),
             static_cast<double>(stats::read_process().resident_bytes) / (1 << 20));
@@ -118,7 +137,7 @@ ServerState::ServerState(const ServeOptions& serve_options, asio::io_context& io
       offload(main_loop),
       router({serve_options.api_key, serve_options.allowed_origins}),
       server(io, server_options(), router),
-      working(io.get_executor(), "engine"),
+      working(io.get_executor(), "engines"),
       stopping(io.get_executor(), "stop"),
       signals(io, SIGINT, SIGTERM) {}
 
@@ -142,10 +161,10 @@ int serve_command(const ServeOptions& options) {
   }
 
   ServerState state(options, context, *loop);
-  stats::ExporterConfig exported{state.names.front(), prepared->plan.block_size, prepared->plan.n_blocks,
-                                 options.model.enable_prefix_caching};
+  stats::ExporterConfig exported{state.names.front(), options.model.data_parallel_size, prepared->plan.block_size,
+                                 prepared->plan.n_blocks, options.model.enable_prefix_caching};
   state.exporter = std::make_unique<stats::Exporter>(
-      exported, [&state] { return state.engine != nullptr ? state.engine->snapshot() : stats::EngineSnapshot{}; },
+      exported, [&state] { return read_engines(state.engines.get()); },
       [&state] {
         const net::ServerCounters counters = state.server.counters();
         return stats::NetSnapshot{counters.open, counters.accepted};

@@ -9,6 +9,7 @@
 #include "app/model_host.h"
 #include "app/options.h"
 #include "base/offload.h"
+#include "engine/engine_group.h"
 #include "net/scope.h"
 #include "net/server.h"
 #include "stats/exporter.h"
@@ -26,12 +27,12 @@ struct ServerState {
   MonotonicTime started = Monotonic::now();
 
   Offload offload;
-  std::unique_ptr<engine::Engine> engine;
+  std::unique_ptr<engine::EngineGroup> engines;
   std::unique_ptr<api::Service> service;
   std::unique_ptr<stats::Exporter> exporter;
   api::Router router;
   net::Server server;
-  net::Scope working;   // the engine's loop
+  net::Scope working;   // the engines' loops, and operations on them
   net::Scope stopping;  // the stop, once it was asked for
   boost::asio::signal_set signals;
   int exit_code = 0;
