@@ -7,9 +7,9 @@
 //  - Contention: a line has ready sequences and another line is active (runs, or has ready ones). Without it all
 //    accounts are 0 and nothing is charged: a tenant that is alone owes nobody anything, and old debts are forgotten.
 //  - A line's deficit is what it is owed; below 0 it is above its share. Each plan under contention is one round. The
-//    rows planned since the last round are owed to the active lines by weight. A line is never owed more than it has
-//    work for (its head, and what its running sequences lack); what it cannot use goes to the others. Every row planned
-//    is charged to its line. So deficits keep their sum, and long contention pushes nobody down for nothing.
+//    rows planned since the last round are owed to the active lines by weight, and every row planned is charged to its
+//    line: deficits keep their sum, and long contention pushes nobody down for nothing. A line that has nothing more to
+//    start is owed no more than its running sequences lack; what it cannot use goes to the others.
 //  - A line is starved if it has ready sequences and runs none. One that is starved and not above its share has a claim
 //    that grows by quantum * weight a round, up to its head's cost, and ends when one of its sequences is admitted. The
 //    claim is a promise beside the account, not income: what is computed for it is charged like everything else, so
@@ -17,9 +17,8 @@
 //  - A line is due when its claim, or its deficit, covers its head's cost. Of a cost above the rows that a step surely
 //    has for it the claim must cover only what the rest's steps, of quantum * weight rows each, do not make up for.
 //  - Admission: starved lines that are due, in turns; other lines that are due, the one that runs least per weight
-//  first;
-//    then the line with the largest deficit per weight, whatever its sign. So free room is always used, and one above
-//    its share never goes before a waiting one that is not.
+//    first; then the line with the largest deficit per weight, whatever its sign. So free room is always used, and one
+//    above its share never goes before a waiting one that is not.
 //  - Exchange: if there is no place for a due head, a line that was served more gives up its newest sequence, see
 //    yielding(). Not one that was admitted by the same plan, and not a line's only one before it had a turn: its first
 //    token and quantum * weight more rows. Else starved lines would take the place from each other before either got
@@ -31,9 +30,11 @@
 // admitted by the next plan, since those whose place it takes cannot take it back, and its first token is in the plan
 // ceil(cost / (quantum * weight)) + 1 after it came, counting that one, if sum(quantum * weight) fits in a step and
 // some line that was served more runs two sequences, or one that had its turn. Of several lines due at once each waits
-// for the exchanges of those before it, one a plan. Lines that run exchange places towards balance only and never back:
-// with demand unchanged, exchanges among them end, and the rest of fairness is who is admitted when a place falls free.
-// Lines that outnumber the places take turns, none shorter than a quantum.
+// for the exchanges of those before it, one a plan; and a prompt of several steps loses a step to each starved line's
+// head that comes to be due meanwhile.
+// Lines that run exchange places towards balance only: with demand unchanged, exchanges among them end, and the rest of
+// fairness is who is admitted when a place falls free. Lines whose share is less than a place take turns, none shorter
+// than a quantum.
 #include <cstddef>
 #include <cstdint>
 #include <optional>

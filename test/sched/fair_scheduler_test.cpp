@@ -165,7 +165,7 @@ TEST_CASE("fair: weights hold over a long time, and every request ends") {
   uint64_t generated[2] = {}, prompt[2] = {};
   for (int i = 0; i < 1000; ++i)
     for (size_t t = 0; t < 2; ++t) all.emplace_back(&bench.add(names[t], pick(1, 200), pick(1, 60)), t);
-  for (int i = 0; i < 2000; ++i) bench.turn();
+  for (int i = 0; i < 4000; ++i) bench.turn();
   for (const auto& [entry, t] : all) {
     generated[t] += entry->sequence.n_generated();
     if (entry->first_token_plan > 0) prompt[t] += entry->sequence.n_prompt;
