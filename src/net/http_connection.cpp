@@ -328,6 +328,7 @@ void HttpConnection::write_out() {
   const IoResult result = connection_->try_write(outbox_.view());
   outbox_.consume(result.n);
   context_.counters.bytes_out += result.n;
+  context_.counters.sends += result.n > 0;
   if (result.n > 0 && flusher_runs_) write_mark_ = Monotonic::now();
   if (result.status == IoStatus::failed || result.status == IoStatus::cancelled) cut(api::Gone::disconnected);
 }

@@ -39,6 +39,7 @@ struct ServerCounters {
   uint64_t requests = 0;  // whole heads seen
   uint64_t bytes_in = 0;  // as read from and handed to the kernel, framing included
   uint64_t bytes_out = 0;
+  uint64_t sends = 0;         // times that the kernel took bytes
   uint64_t timed_out = 0;     // requests that did not arrive in time
   uint64_t stalled = 0;       // answers cut because the reader took nothing
   uint64_t disconnected = 0;  // answers cut because the reader went away
