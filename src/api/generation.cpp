@@ -47,6 +47,11 @@ Generation::Generation(GenerationOptions options, std::shared_ptr<ResponseSink> 
       prompt_tokens_(options_.n_prompts) {
   append_head(chunk_head_, options_.dialect == Dialect::chat ? "chat.completion.chunk" : "text_completion");
   chunk_head_.insert(0, "data: ");
+  if (!options_.stream) return;
+  // A token's worth of text and its chunk: the way of an event allocates nothing then.
+  constexpr size_t text_bytes = 256, rest_bytes = 256;
+  buffer_.reserve(chunk_head_.size() + text_bytes + rest_bytes);
+  for (Choice& choice : choices_) choice.text.reserve(text_bytes);
 }
 
 Generation::~Generation() = default;

@@ -13,6 +13,7 @@ void OutputProcessor::open(LiveSequence& live) {
   const Request& request = live.request->request;
   live.rules = {primary_eos_, live.sampling.end_tokens, request.stop.token_ids, request.stop.ignore_eos};
   if (!tokenizer_) return;
+  live.text.reserve(256);  // a token's worth, so that decoding allocates nothing
   live.detokenizer.emplace(tokenizer_->vocab(), text::DetokenizeOptions{.skip_special = request.skip_special_tokens});
   if (!request.stop.strings.empty()) live.stops.emplace(request.stop.strings, request.stop.include_stop_string);
 }
