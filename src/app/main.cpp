@@ -41,6 +41,41 @@ void add_answer_options(CLI::App& command, RunOptions& options) {
       ->group("Answer");
 }
 
+void add_bench_loop_options(CLI::App& command, BenchLoopOptions& options) {
+  command.add_option("--running", options.running, "Numbers of sequences that decode")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, 65536u))
+      ->capture_default_str();
+  command.add_option("--steps", options.steps, "Steps measured in each run")
+      ->check(CLI::Range(2u, 1u << 20))
+      ->capture_default_str();
+  command.add_option("--warmup", options.warmup, "Steps before them")
+      ->check(CLI::Range(2u, 1u << 20))
+      ->capture_default_str();
+  command.add_option("--repeats", options.repeats, "Runs; the best is shown")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--depth", options.depth, "Steps in flight [default: 2; with --device-ms 1, 2 and 3]")
+      ->check(CLI::Range(1u, 8u));
+  command
+      .add_option("--device-ms", options.device_ms,
+                  "What a step takes on the device: shows the share of the time that the device is busy")
+      ->check(CLI::PositiveNumber);
+}
+
+void add_bench_stream_options(CLI::App& command, BenchStreamOptions& options) {
+  command.add_option("--connections", options.connections, "Streams at a time [default: 64, with a model 16]")
+      ->check(CLI::Range(1u, 4096u))
+      ->group("Measurement");
+  command.add_option("--max-tokens", options.max_tokens, "Tokens of each answer [default: 3000, with a model 128]")
+      ->check(CLI::Range(1u, 65536u))
+      ->group("Measurement");
+  command.add_option("--rounds", options.rounds, "Rounds of each measurement; the median is shown")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group("Measurement");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -85,8 +120,10 @@ int main(int argc, char** argv) {
   BenchOptions bench;
   bench.model.log_level = log::Level::warning;
   bench.model.enable_prefix_caching = false;
-  CLI::App* bench_app = program.add_subcommand(
-      "bench", "Measure prefill and batched decode (bench MODEL), or load a server (bench serve URL)");
+  CLI::App* bench_app = program.add_subcommand("bench",
+                                               "Measure prefill and batched decode (bench MODEL), the host's share of "
+                                               "a step (bench loop), streaming over sockets "
+                                               "(bench stream), or load a server (bench serve URL)");
   bench_app->require_subcommand(0, 1);
   add_model_options(*bench_app, bench.model, config_file);
   bench_app->add_option("--prompt-tokens", bench.prompt_tokens, "Tokens of the prefill measured")
@@ -131,6 +168,17 @@ int main(int argc, char** argv) {
   load_app->add_option("--seed", load.load.seed, "Seed of the prompts")->capture_default_str();
   load_app->add_option("--api-key", load.load.api_key, "Key to send")->envname("HEDDLE_API_KEY");
 
+  BenchLoopOptions loop;
+  add_bench_loop_options(*bench_app->add_subcommand("loop", "Measure what the host does in a step, without a device"),
+                         loop);
+
+  BenchStreamOptions stream;
+  stream.model.log_level = log::Level::warning;
+  CLI::App* stream_app = bench_app->add_subcommand(
+      "stream", "Measure streaming over sockets: without a model events a second, with one the CPU time it costs");
+  add_model_options(*stream_app, stream.model, config_file);
+  add_bench_stream_options(*stream_app, stream);
+
   if (argc > 1 && argv[1][0] != '-' &&
       program.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
     return fail_command(
@@ -146,8 +194,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return fail_command(error.what());
   }
-  for (CLI::App* command : {serve_app, chat_app, run_app, generate_app, bench_app}) {
+  for (CLI::App* command : {serve_app, chat_app, run_app, generate_app, bench_app, stream_app}) {
     if (!command->parsed() || config_file.empty()) continue;
+    if (command == bench_app && stream_app->parsed()) continue;  // the file is for the inner command
     if (Result<void> applied = apply_config_file(*command, config_file); !applied)
       return fail_command(applied.error().message);
   }
@@ -162,5 +211,7 @@ int main(int argc, char** argv) {
   if (run_app->parsed()) return run_with_log(run.model, [&] { return run_command(run); });
   if (generate_app->parsed()) return run_with_log(generate.model, [&] { return generate_command(generate); });
   if (load_app->parsed()) return bench_serve_command(load);
+  if (bench_app->got_subcommand("loop")) return bench_loop_command(loop);
+  if (stream_app->parsed()) return bench_stream_command(stream);  // starts the log when it has forked
   return run_with_log(bench.model, [&] { return bench_command(bench); });
 }
