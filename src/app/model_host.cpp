@@ -88,9 +88,6 @@ engine::WeightSource weight_source(const PreparedModel& prepared, std::shared_pt
 
 Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop) {
   if (options.model.empty()) return fail("no model was given: name a GGUF file");
-  if (options.max_num_batched_tokens < options.max_num_seqs)
-    return fail(fmt::format("--max-num-batched-tokens ({}) must be at least --max-num-seqs ({})",
-                            options.max_num_batched_tokens, options.max_num_seqs));
   Result<model::GgufSet> files = model::GgufSet::open(options.model);
   if (!files) return tl::unexpected(files.error());
   Result<model::ModelConfig> config = model::read_config(*files);
@@ -119,12 +116,11 @@ Result<PreparedModel> prepare_model(const ModelOptions& options, Loop& loop) {
   request.num_blocks = options.num_gpu_blocks_override;
   Result<MemoryPlan> plan = plan_memory(request, read_memory_limit());
   if (!plan) return tl::unexpected(plan.error());
-  if (!options.enable_chunked_prefill && options.max_num_batched_tokens < plan->max_model_len)
-    return fail(fmt::format(
-        "--no-enable-chunked-prefill needs --max-num-batched-tokens ({}) of at least the longest sequence ({})",
-        options.max_num_batched_tokens, plan->max_model_len));
-  return PreparedModel{
+  PreparedModel prepared{
       std::move(*files), std::move(*config), std::move(team), std::move(device), &loop, *isa, std::move(*plan), depth};
+  if (Result<void> valid = sched::validate(engine_config(options, prepared).scheduler); !valid)
+    return tl::unexpected(valid.error());
+  return prepared;
 }
 
 Result<LoadedModel> load_model(const ModelOptions& options, PreparedModel& prepared,

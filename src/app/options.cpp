@@ -168,12 +168,6 @@ void add_model_options(CLI::App& command, ModelOptions& options, std::string& co
       ->transform(count_between(0, 8))
       ->capture_default_str()
       ->group(kSchedulerGroup);
-  command
-      .add_option("--data-parallel-size", options.data_parallel_size,
-                  "Engines in this process, each with a KV cache of its own; they share the compute threads")
-      ->transform(count_between(1, 16))
-      ->capture_default_str()
-      ->group(kSchedulerGroup);
 
   static const std::map<std::string, device::Compute> kCompute = {{"auto", device::Compute::automatic},
                                                                   {"f32", device::Compute::f32}};
@@ -202,6 +196,12 @@ void add_model_options(CLI::App& command, ModelOptions& options, std::string& co
 }
 
 void add_serve_options(CLI::App& command, ServeOptions& options) {
+  command
+      .add_option("--data-parallel-size", options.model.data_parallel_size,
+                  "Engines in this process, each with a KV cache of its own; they share the compute threads")
+      ->transform(count_between(1, 16))
+      ->capture_default_str()
+      ->group(kSchedulerGroup);
   command.add_option("--host", options.host, "Address to listen on; 0.0.0.0 for all")
       ->capture_default_str()
       ->group(kServerGroup);

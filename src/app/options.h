@@ -39,9 +39,9 @@ struct ModelOptions {
   uint64_t seed = 0;
   std::string chat_template;  // file or inline text; empty: the model's own
   device::Compute compute = device::Compute::automatic;
-  uint32_t threads = 0;         // 0: chosen from the machine
-  uint32_t pipeline_depth = 0;  // 0: the measured default
-  uint32_t data_parallel_size = 1;
+  uint32_t threads = 0;             // 0: chosen from the machine
+  uint32_t pipeline_depth = 0;      // 0: the measured default
+  uint32_t data_parallel_size = 1;  // of `serve`
   log::Level log_level = log::Level::info;
 };
 
