@@ -32,9 +32,9 @@ struct DeviceRunner::Step {
   std::vector<float> host_logits;             // [head_rows, vocab], if the options ask for it
 };
 
-DeviceRunner::DeviceRunner(boost::asio::any_io_executor loop, std::unique_ptr<device::Device> device,
+DeviceRunner::DeviceRunner(const boost::asio::any_io_executor& loop, std::unique_ptr<device::Device> device,
                            std::shared_ptr<ModelWeights> weights, const DeviceRunnerOptions& options)
-    : options_(options), device_(std::move(device)), weights_(std::move(weights)), done_(std::move(loop)) {
+    : options_(options), device_(std::move(device)), weights_(std::move(weights)), done_(loop) {
   HEDDLE_CHECK_OP(options.pipeline_depth, >=, 1u);
   weights_->hold();
   const uint32_t rows = options.max_num_batched_tokens;

@@ -31,7 +31,7 @@ class DeviceRunner final : public ModelRunner {
  public:
   // `loop` is the executor of the thread that calls. Allocates KV, slots and the arena on the device, which can compute
   // with these weights.
-  DeviceRunner(boost::asio::any_io_executor loop, std::unique_ptr<device::Device> device,
+  DeviceRunner(const boost::asio::any_io_executor& loop, std::unique_ptr<device::Device> device,
                std::shared_ptr<ModelWeights> weights, const DeviceRunnerOptions& options);
   ~DeviceRunner() override;
 

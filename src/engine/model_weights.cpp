@@ -19,9 +19,9 @@ struct Counted {
 
 }  // namespace
 
-ModelWeights::ModelWeights(boost::asio::any_io_executor executor, Loop& loop, std::unique_ptr<model::Model> model,
-                           WeightSource source)
-    : loop_(loop), model_(std::move(model)), source_(std::move(source)), loading_done_(std::move(executor)) {
+ModelWeights::ModelWeights(const boost::asio::any_io_executor& executor, Loop& loop,
+                           std::unique_ptr<model::Model> model, WeightSource source)
+    : loop_(loop), model_(std::move(model)), source_(std::move(source)), loading_done_(executor) {
   HEDDLE_CHECK(model_ != nullptr);
   loading_done_.expires_at(boost::asio::steady_timer::time_point::max());
 }

@@ -29,7 +29,7 @@ struct WeightSource {
 class ModelWeights {
  public:
   // `executor` is the loop's. `model` is loaded; nobody holds it yet.
-  ModelWeights(boost::asio::any_io_executor executor, Loop& loop, std::unique_ptr<model::Model> model,
+  ModelWeights(const boost::asio::any_io_executor& executor, Loop& loop, std::unique_ptr<model::Model> model,
                WeightSource source);
   ModelWeights(const ModelWeights&) = delete;
   ModelWeights& operator=(const ModelWeights&) = delete;

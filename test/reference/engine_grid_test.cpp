@@ -141,9 +141,9 @@ std::vector<engine::Request> mixed_requests(uint32_t vocab) {
 }
 
 // A request for each sequence.
-std::vector<engine::Request> one_by_one(std::vector<engine::Request> requests) {
+std::vector<engine::Request> one_by_one(const std::vector<engine::Request>& requests) {
   std::vector<engine::Request> solo;
-  for (engine::Request& request : requests) {
+  for (const engine::Request& request : requests) {
     for (uint32_t i = 0; i < request.n; ++i) {
       engine::Request& one = solo.emplace_back(request);
       one.id += "-" + std::to_string(i);
@@ -195,7 +195,7 @@ Outcome run(const Setting& setting, bool one_at_a_time) {
   };
   std::vector<std::shared_ptr<Tokens>> sinks;
   std::vector<engine::Request> requests = mixed_requests(model_config->vocab_size);
-  if (one_at_a_time) requests = one_by_one(std::move(requests));
+  if (one_at_a_time) requests = one_by_one(requests);
   for (engine::Request& request : requests) {
     sinks.push_back(std::make_shared<Tokens>(request.n));
     REQUIRE(engine.submit(std::move(request), sinks.back()).has_value());
@@ -228,8 +228,9 @@ TEST_CASE(
   const uint64_t first_alone = alone.hashes.begin()->first.first;
   const std::map<uint32_t, std::vector<uint32_t>> depths = {
       {1, {1, 3}}, {7, {2, 8}}, {16, {1, 8}}, {48, {2, 3}}, {512, {1, 2}}};
-  for (const auto& [chunk, of_chunk] : depths) {
-    for (const uint32_t depth : of_chunk) {
+  for (const auto& entry : depths) {
+    const uint32_t chunk = entry.first;
+    for (const uint32_t depth : entry.second) {
       for (const bool cache : {false, true}) {
         for (const bool tight : {false, true}) {
           for (const uint32_t threads : {1u, 2u}) {
