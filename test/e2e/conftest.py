@@ -1,10 +1,13 @@
 """A built server for the tests: started on a free loopback port, awaited by condition, stopped at the end."""
+import concurrent.futures
 import http.client
 import json
 import os
 import pathlib
 import re
 import signal
+import socket
+import struct
 import subprocess
 import threading
 import time
@@ -16,7 +19,7 @@ BUILD = os.environ.get("HEDDLE_BUILD", "release")
 PROGRAM = ROOT / "build" / BUILD / "heddle"
 SMOLLM2 = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 GEMMA3 = ROOT / "models" / "gemma-3-270m-q4_k_m.gguf"
-SANITISED = BUILD != "release"
+SANITISED = BUILD in ("asan", "tsan")
 # Sanitised programs of gcc 12 need the address space of before kernels with 32 random bits.
 PREFIX = ["setarch", os.uname().machine, "-R"] if SANITISED else []
 
@@ -101,6 +104,36 @@ class Server:
                 total += value
         return total
 
+    def idle(self):
+        """Nobody runs or waits, and every block is free or only cached."""
+        now = self.metrics()
+        kinds = ("vllm:num_requests_running", "vllm:num_requests_waiting", "heddle:steps_in_flight")
+        busy = sum(value for key, value in now.items() if key.split("{")[0] in kinds or ('state="held"' in key and key.startswith("heddle:kv_blocks{")))
+        return busy == 0
+
+    def until_idle(self):
+        wait_for(self.idle, "an idle server")
+
+    def memory(self):
+        """Resident bytes."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) * 1024
+
+    def access_line(self, request_id):
+        def find():
+            # The log is read while it grows: a line that is not whole yet has no id.
+            return next((line for line in list(self.lines) if line.endswith(f"id={request_id}\n")), None)
+
+        return wait_for(find, f"the access line of {request_id}")
+
+    def send(self, path, body, headers=()):
+        """A request whose answer is left to the caller: an open socket."""
+        text = body if isinstance(body, bytes) else json.dumps(body).encode()
+        lines = [f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(text)}", *headers]
+        connection = socket.create_connection(("127.0.0.1", self.port()), timeout=60)
+        connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + text)
+        return connection
+
     def stop(self, number=signal.SIGTERM):
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -149,3 +182,23 @@ def stream_events(server, path, body, timeout=120):
         if frame.startswith("data: "):
             events.append(frame[6:])
     return events
+
+
+def open_stream(server, body, path="/v1/completions", headers=None):
+    """The connection and the reply of a stream whose head has been read."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port(), timeout=120)
+    connection.request("POST", path, json.dumps({**body, "stream": True}), {"Content-Type": "application/json", **(headers or {})})
+    reply = connection.getresponse()
+    return connection, reply
+
+
+def together(calls):
+    """The results of the calls, made at the same time."""
+    with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
+
+
+def reset(connection):
+    """Closes a socket with RST instead of FIN."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()

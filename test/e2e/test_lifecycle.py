@@ -1,5 +1,4 @@
-"""From exec to exit: the port, the phases, signals, disconnects, keys."""
-import http.client
+"""From exec to exit: the port, the phases, signals, keys."""
 import json
 import signal
 import socket
@@ -7,26 +6,14 @@ import subprocess
 import time
 
 import pytest
-from conftest import PROGRAM, ROOT, SANITISED, SMOLLM2, stream_events, wait_for
+from conftest import PROGRAM, ROOT, SANITISED, SMOLLM2, open_stream, wait_for
 
 TEXT = "/v1/completions"
-LONG = {"prompt": "Once upon a time", "max_tokens": 1900, "temperature": 0, "ignore_eos": True, "stream": True}
-
-
-def open_stream(server, body=LONG):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port(), timeout=60)
-    connection.request("POST", TEXT, json.dumps(body), {"Content-Type": "application/json"})
-    reply = connection.getresponse()
-    assert reply.status == 200
-    return connection, reply
+LONG = {"prompt": "Once upon a time", "max_tokens": 1900, "temperature": 0, "ignore_eos": True}
 
 
 def run(*arguments, **more):
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120, cwd=ROOT, **more)
-
-
-def idle(server):
-    return server.metric("vllm:num_requests_running") == 0 and server.metric("vllm:num_requests_waiting") == 0 and server.metric("heddle:kv_blocks", state="held") == 0
 
 
 def test_health_is_503_with_a_phase_until_it_is_200(start):
@@ -59,7 +46,7 @@ def test_each_request_has_one_access_line(start):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_within_a_second_and_streams_are_closed(start, number):
     server = start().ready()
-    streams = [open_stream(server) for _ in range(3)]
+    streams = [open_stream(server, LONG) for _ in range(3)]
     idle_connection = socket.create_connection(("127.0.0.1", server.port()))
     for _, reply in streams:
         reply.readline()
@@ -76,7 +63,7 @@ def test_a_signal_ends_it_within_a_second_and_streams_are_closed(start, number):
 
 def test_a_second_signal_ends_it_at_once(start):
     server = start("--shutdown-timeout", "60").ready()
-    connection, reply = open_stream(server)
+    connection, reply = open_stream(server, LONG)
     reply.readline()
     server.process.send_signal(signal.SIGTERM)
     wait_for(lambda: "stopping" in server.log, "the stop")
@@ -140,54 +127,6 @@ def test_the_configuration_file_fills_what_flags_leave_open(tmp_path):
     assert done.returncode == 1 and "no-such-key" in done.stderr and "line 1" in done.stderr
     sample = run("serve", SMOLLM2, "--dry-run", "--config", ROOT / "conf" / "heddle.toml")
     assert sample.returncode == 0, sample.stderr
-
-
-def test_a_stream_whose_client_goes_away_gives_its_blocks_back(server):
-    wait_for(lambda: idle(server), "an idle server")
-    for linger in (False, True):
-        before = server.metric("vllm:request_success_total", finished_reason="abort")
-        connection, reply = open_stream(server)
-        for _ in range(3):
-            reply.readline()
-        assert server.metric("vllm:num_requests_running") == 1
-        if linger:  # RST instead of FIN
-            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        reply.close()
-        connection.close()
-        wait_for(lambda: idle(server), "the blocks")
-        assert server.metric("vllm:request_success_total", finished_reason="abort") == before + 1
-
-
-def test_a_whole_reply_whose_client_goes_away_is_aborted(server):
-    wait_for(lambda: idle(server), "an idle server")
-    connection = socket.create_connection(("127.0.0.1", server.port()))
-    body = json.dumps({**LONG, "stream": False}).encode()
-    connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-    wait_for(lambda: server.metric("vllm:num_requests_running") == 1, "a running request")
-    connection.close()
-    wait_for(lambda: idle(server), "the blocks")
-
-
-def test_half_a_close_lets_a_stream_go_on_and_ends_a_whole_reply(server):
-    wait_for(lambda: idle(server), "an idle server")
-    for streaming in (True, False):
-        body = json.dumps({**LONG, "max_tokens": 40 if streaming else 1900, "stream": streaming}).encode()
-        connection = socket.create_connection(("127.0.0.1", server.port()))
-        connection.settimeout(60)
-        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-        if streaming:
-            first = connection.recv(10)
-            assert first
-        else:
-            wait_for(lambda: server.metric("vllm:num_requests_running") == 1, "a running request")
-        connection.shutdown(socket.SHUT_WR)
-        if streaming:
-            text = first
-            while piece := connection.recv(65536):
-                text += piece
-            assert b"[DONE]" in text
-        wait_for(lambda: idle(server), "the blocks")
-        connection.close()
 
 
 def test_keys_and_origins(start):
