@@ -41,7 +41,7 @@ uint32_t choose(std::span<const Candidate> candidates, uint32_t first, std::opti
         if (a.cached_tokens != b.cached_tokens) return a.cached_tokens > b.cached_tokens;
         return less_loaded(a, b);
       },
-      [&](const Candidate& c) { return &c == &best || !is_overloaded(c, best); });
+      [&](const Candidate& c) { return !is_overloaded(c, best); });
 }
 
 }  // namespace heddle::engine

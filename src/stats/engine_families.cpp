@@ -68,9 +68,8 @@ std::vector<EngineFamily> make_families() {
       one(kCounter, "vllm:gpu_prefix_cache_hits_total", "Same as vllm:prefix_cache_hits_total, for older readers.",
           field<&Snapshot::prefix_hits>),
       one(kCounter, "vllm:num_preemptions_total",
-          "Sequences that lost their blocks to another one and were computed again. Parked sessions that did are "
-          "counted "
-          "in heddle:sessions_evicted_total.",
+          "Sequences that lost their KV blocks, to another one, a reset or sleep, and were computed again. Parked "
+          "sessions that did are counted in heddle:sessions_evicted_total.",
           field<&Snapshot::preemptions>),
       one(kCounter, "vllm:prompt_tokens_total",
           "Prompt tokens of sequences whose first token came, cached ones included.", field<&Snapshot::prompt_tokens>),

@@ -26,6 +26,18 @@ TEST_CASE("group: requests without a common prefix spread evenly, and give the t
     CHECK(sinks[static_cast<size_t>(i)]->only().tokens == bench.expected(iota_prompt(20, 1 + 100 * i), 5));
 }
 
+TEST_CASE("scan_rotates: idle engines take turns with unlike requests that come one after the other") {
+  GroupBench bench(3);
+  std::string ranks;
+  for (int i = 0; i < 9; ++i) {
+    const auto sink = bench.submit(make_request(name("r", i), iota_prompt(20, 1 + 100 * i), 2));
+    ranks += std::to_string(bench.rank_of(name("r", i)));
+    bench.run_until([&] { return sink->n_ends == 1; });
+  }
+  CHECK(ranks == "012012012");
+  bench.finish();
+}
+
 TEST_CASE("sticky_prefix: a repeated prompt goes to the engine that has it cached, though another is idle too") {
   GroupBench bench(3);
   bench.submit(make_request("a", iota_prompt(40), 2));
@@ -49,7 +61,8 @@ TEST_CASE("sticky_prefix: another cache salt is another prompt") {
   GroupBench bench(2);
   bench.submit(make_request("a", iota_prompt(40), 2), {.rank = 0});
   bench.run_until([&] { return bench.rank_of("a") < 0; });
-  bench.submit(make_request("busy", iota_prompt(5, 900), 50), {.rank = 0});
+  const auto busy = bench.submit(make_request("busy", iota_prompt(5, 900), 50), {.rank = 0});
+  bench.run_until([&] { return !busy->choices.empty(); });
   Request salted = make_request("salted", iota_prompt(40), 2);
   salted.cache_salt = "s";
   bench.submit(salted);
@@ -150,13 +163,15 @@ TEST_CASE("retry_after: a refusal tells it from the queues and the rates of all 
 TEST_CASE("all_or_nothing: several prompts pass the limits together or not at all") {
   GroupBench bench(2);
   bench.options.limits.max_num_queued_reqs = 3;
-  const auto prompts = [](int n) {
-    std::vector<Request> requests;
-    for (int i = 0; i < n; ++i) requests.push_back(make_request(name("p", i), iota_prompt(4, 1 + 10 * i), 3));
+  const auto prompts = [](size_t n) {
+    std::vector<Request> requests(n);
+    for (size_t i = 0; i < n; ++i)
+      requests[i] = make_request(name("p", static_cast<int>(i)), iota_prompt(4, 1 + 10 * static_cast<TokenId>(i)), 3);
     return requests;
   };
   const auto sinks = [](size_t n) {
     std::vector<std::shared_ptr<OutputSink>> all;
+    all.reserve(n);
     for (size_t i = 0; i < n; ++i) all.push_back(std::make_shared<Recorder>());
     return all;
   };
@@ -282,6 +297,7 @@ TEST_CASE("group: deferred requests are told apart from full ones and go on when
 TEST_CASE("operations: pause stops every engine, resume starts them, and the tokens are the same") {
   GroupBench bench(2);
   std::vector<std::shared_ptr<Recorder>> sinks;
+  sinks.reserve(4);
   for (int i = 0; i < 4; ++i)
     sinks.push_back(bench.submit(make_request(name("r", i), iota_prompt(20, 1 + 50 * i), 30)));
   bench.run_until([&] { return sinks[3]->choices.size() == 1; });
@@ -306,6 +322,7 @@ TEST_CASE("operations: pause stops every engine, resume starts them, and the tok
 TEST_CASE("operations: sleep takes the memory of all engines, wake brings all back, and the tokens are the same") {
   GroupBench bench(2);
   std::vector<std::shared_ptr<Recorder>> sinks;
+  sinks.reserve(4);
   for (int i = 0; i < 4; ++i)
     sinks.push_back(bench.submit(make_request(name("r", i), iota_prompt(20, 1 + 50 * i), 30)));
   bench.run_until([&] { return sinks[3]->choices.size() == 1; });
@@ -324,23 +341,28 @@ TEST_CASE("operations: sleep takes the memory of all engines, wake brings all ba
 }
 
 TEST_CASE("operations: when an engine cannot wake its error is given, it sleeps on, and the next attempt can succeed") {
-  GroupBench bench(2);
-  int n_asked = 0;
-  bench.stub.wake_fault = [&]() -> std::optional<std::string> {
-    if (++n_asked == 2) return "the file is gone";
-    return std::nullopt;
-  };
-  bench.start();
-  CHECK(bench.await(bench.group->sleep(SleepLevel::discard, PauseMode::wait)).has_value());
-  const Result<void> woken = bench.await(bench.group->wake_up({}));
-  REQUIRE_FALSE(woken.has_value());
-  CHECK(woken.error().message == "the file is gone");
-  CHECK(bench.group->is_sleeping());
-  CHECK(bench.group->sleep_level() == SleepLevel::discard);
-  CHECK(bench.await(bench.group->wake_up({})).has_value());
-  CHECK_FALSE(bench.group->is_sleeping());
-  bench.submit(make_request("a", iota_prompt(20), 3));
-  bench.finish();
+  for (int faulty : {1, 2}) {
+    CAPTURE(faulty);
+    GroupBench bench(2);
+    int n_asked = 0;
+    bench.stub.wake_fault = [&]() -> std::optional<std::string> {
+      if (++n_asked == faulty) return "the file is gone";
+      return std::nullopt;
+    };
+    bench.start();
+    CHECK(bench.await(bench.group->sleep(SleepLevel::discard, PauseMode::wait)).has_value());
+    const Result<void> woken = bench.await(bench.group->wake_up({}));
+    REQUIRE_FALSE(woken.has_value());
+    CHECK(woken.error().message == "the file is gone");
+    CHECK(bench.runners[0]->asleep() != bench.runners[1]->asleep());
+    CHECK(bench.group->is_sleeping());
+    CHECK(bench.group->is_paused());
+    CHECK(bench.group->sleep_level() == SleepLevel::discard);
+    CHECK(bench.await(bench.group->wake_up({})).has_value());
+    CHECK_FALSE(bench.group->is_sleeping());
+    bench.submit(make_request("a", iota_prompt(20), 3));
+    bench.finish();
+  }
 }
 
 TEST_CASE("operations: the prefix caches of all engines are reset, or the answer is no") {

@@ -10,7 +10,10 @@ namespace heddle::engine {
 namespace {
 
 struct LockstepBench : GroupBench {
-  LockstepBench(uint32_t interval, uint32_t n = 2, uint32_t depth = 1) : GroupBench(n, depth) {
+  explicit LockstepBench(uint32_t interval, uint32_t n = 2, uint32_t depth = 1, Monotonic::duration step_time = {})
+      : GroupBench(n, depth) {
+    if (step_time.count() > 0) stub.clock = StubOptions::Clock::real;
+    stub.step_time = step_time;
     options.lockstep = true;
     options.sync_interval = interval;
     build();
@@ -50,6 +53,19 @@ TEST_CASE("wave: at interval 4, 3 steps on engine 0 make engine 1 take dummy ste
     bench.finish();
     CHECK(sink->only().tokens == bench.expected(iota_prompt(4), 3));
     CHECK(bench.wave().n_complete() == 1);  // stopping starts no wave
+  }
+}
+
+TEST_CASE("wave: work that ends exactly at the interval costs no further one, at any depth") {
+  for (uint32_t depth : {1u, 2u, 3u}) {
+    CAPTURE(depth);
+    // Steps take time, so the idle engine is at the barrier while the last ones are still in flight.
+    LockstepBench bench(4, 2, depth, std::chrono::milliseconds(1));
+    const auto sink = bench.submit(make_request("a", iota_prompt(4), 4), {.rank = 0});
+    bench.run_until([&] { return bench.wave().n_complete() > 0; });
+    CHECK(sink->n_ends == 1);
+    CHECK(bench.steps() == std::vector<uint64_t>{4, 4});
+    bench.finish();
   }
 }
 
@@ -101,6 +117,7 @@ TEST_CASE("lockstep: nobody runs ahead of the group's agreement, and all end wit
     bench.finish();
     for (size_t i = 0; i < sinks.size(); ++i) {
       REQUIRE(sinks[i]->n_ends == 1);
+      CHECK(sinks[i]->reason() == FinishReason::length);
       const auto& tokens = sinks[i]->only().tokens;
       CHECK(tokens == bench.expected(prompts[i], static_cast<uint32_t>(tokens.size())));
     }
@@ -131,7 +148,23 @@ TEST_CASE("lockstep: nobody waits for an engine whose device is lost") {
   plain.run_until([&] { return well->n_ends == 1; });
   CHECK(doomed->reason() == FinishReason::error);
   CHECK(well->reason() == FinishReason::length);
+  CHECK(plain.traces[0]->text("LDF") == "L0 F0");  // nothing is asked of the lost device any more
   plain.finish();
+}
+
+TEST_CASE("lockstep: nobody waits for an engine whose loop has ended") {
+  LockstepBench bench(4);
+  Request request = make_request("d", iota_prompt(4), 3);
+  request.deferral = sched::Deferral::grammar;
+  const auto sink = bench.submit(request, {.rank = 0});
+  bench.run_until([&] { return bench.wave().n_complete() == 1; });
+  bench.group->stop();
+  while (bench.io.poll_one() > 0) {
+  }
+  REQUIRE(bench.wave().has_left(1));
+  bench.group->ready("d");
+  bench.finish();
+  CHECK(sink->only().tokens == bench.expected(iota_prompt(4), 3));
 }
 
 TEST_CASE("lockstep: the group comes to rest before it sleeps, and goes on after it woke") {

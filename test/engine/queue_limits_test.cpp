@@ -50,6 +50,10 @@ TEST_CASE("queue_limits: what could not even enter an empty queue is told so") {
   const auto large = check_limits({.max_num_queued_tokens = 5}, idle, 1, 6);
   REQUIRE(large.has_value());
   CHECK(large->message.ends_with("--max-num-queued-tokens 5; the request alone is larger than that"));
+  // What fills an empty queue to the brim can come in when it is empty.
+  const std::vector<Load> loads = {busy(1, 0, 1)};
+  CHECK(check_limits({.max_num_queued_reqs = 2}, loads, 2, 10)->message.ends_with("--max-num-queued-reqs 2"));
+  CHECK(check_limits({.max_num_queued_tokens = 5}, loads, 1, 5)->message.ends_with("--max-num-queued-tokens 5"));
 }
 
 TEST_CASE("retry_after: the queue at the engines' prefill rates, and the first end at the decode rate") {

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <map>
-#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -49,7 +48,7 @@ std::string of(const std::string& name, int rank, const std::string& label = "")
   return name + "{" + engine + "," + (label < model ? label + "," + model : model + "," + label) + "}";
 }
 
-Exporter exporter(GroupSnapshot group, uint32_t n_engines) {
+Exporter exporter(const GroupSnapshot& group, uint32_t n_engines) {
   return Exporter(
       {.model_name = "m", .n_engines = n_engines, .n_blocks = 64}, [group] { return group; },
       [] {
@@ -109,9 +108,9 @@ TEST_CASE("per_engine_labels: each engine's numbers stand under its rank, each f
   CHECK(scrape["vllm:admission_rejections_total{model_name=\"m\",reason=\"max_num_queued_reqs\"}"] == 4);
   CHECK(scrape["vllm:admission_rejections_total{model_name=\"m\",reason=\"max_num_queued_tokens\"}"] == 6);
   CHECK(scrape["heddle:connections_open"] == 3);
-  for (const auto& [name, times] : scrape.n_types) {
-    CAPTURE(name);
-    CHECK(times == 1);
+  for (const auto& family : scrape.n_types) {
+    CAPTURE(family.first);
+    CHECK(family.second == 1);
   }
 }
 
@@ -119,7 +118,6 @@ TEST_CASE("the first series of the endpoint picker's gauges is engine 0's") {
   GroupSnapshot group;
   group.engines.resize(2);
   const Scrape scrape(exporter(group, 2).text());
-  std::set<std::string> seen;
   std::map<std::string, std::string> first;
   for (const std::string& series : scrape.series) first.emplace(series.substr(0, series.find('{')), series);
   for (const char* name : {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"})
@@ -149,9 +147,9 @@ TEST_CASE("sleep_state: at most one is 1, and at level 0 none is") {
 TEST_CASE("counters end in _total and are typed so, gauges are not") {
   const Scrape scrape(exporter({}, 1).text());
   CHECK(scrape.types.size() > 30);
-  for (const auto& [name, type] : scrape.types) {
-    CAPTURE(name);
-    CHECK((type == "counter") == name.ends_with("_total"));
+  for (const auto& family : scrape.types) {
+    CAPTURE(family.first);
+    CHECK((family.second == "counter") == family.first.ends_with("_total"));
   }
 }
 
