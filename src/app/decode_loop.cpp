@@ -56,7 +56,7 @@ DecodeLoop::DecodeLoop(const DecodeLoopOptions& options, std::shared_ptr<const t
           [this] { return stats::GroupSnapshot{.engines = {engine_->snapshot()}}; },
           [] { return stats::NetSnapshot{}; }) {
   submit(options);
-  boost::asio::co_spawn(context_, engine_->run(), [](std::exception_ptr error) {
+  boost::asio::co_spawn(context_, engine_->run(), [](const std::exception_ptr& error) {
     if (error) std::rethrow_exception(error);
   });
 }
