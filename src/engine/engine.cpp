@@ -350,7 +350,7 @@ boost::asio::awaitable<Result<void>> Engine::wake_up(WakeTags tags) { return imp
 boost::asio::awaitable<bool> Engine::reset_prefix_cache(bool reset_running) {
   return impl_->reset_prefix_cache(reset_running);
 }
-bool Engine::is_paused() const { return impl_->scheduler_.pause() != sched::Pause::none; }
+bool Engine::is_paused() const { return impl_->wanted_pause_ != sched::Pause::none; }
 SleepLevel Engine::sleep_level() const { return impl_->sleep_level_; }
 bool Engine::is_sleeping() const { return is_paused() || !impl_->memory_is_here(); }
 

@@ -79,6 +79,11 @@ struct Engine::Impl {
   void notify();  // conditions may have changed
   bool nothing_in_flight() const { return pipeline_.empty(); }
   bool nothing_begun() const;
+  bool nothing_begun_or_resumed() const {
+    return nothing_begun() || wanted_pause_ == sched::Pause::none || !memory_is_here();
+  }
+  void set_pause(sched::Pause wanted);
+  boost::asio::awaitable<void> stand_still();
   bool no_operation() const { return !operating_; }
   bool memory_is_here() const { return !weights_away_ && !kv_away_; }
 
@@ -105,8 +110,11 @@ struct Engine::Impl {
   Lockstep* lockstep_ = nullptr;  // null: steps alone, as almost every engine does
   uint32_t rank_ = 0;             // in the lockstep group
 
-  // Operations. Memory that is away keeps the scheduler paused whatever resume() says.
+  // Operations. Nothing is planned while memory is away or an operation needs the engine to stand still, whatever pause
+  // is wanted.
   bool operating_ = false;  // one at a time
+  bool still_ = false;
+  sched::Pause wanted_pause_ = sched::Pause::none;
   SleepLevel sleep_level_ = SleepLevel::pause;
   bool weights_away_ = false, kv_away_ = false;
   std::vector<boost::asio::steady_timer*> watchers_;  // of until(); cancelled by notify()

@@ -47,23 +47,40 @@ bool Engine::Impl::nothing_begun() const {
   return true;
 }
 
+// What an operator wants; it holds as soon as no operation and no missing memory demands more.
+void Engine::Impl::set_pause(sched::Pause wanted) {
+  wanted_pause_ = wanted;
+  scheduler_.set_pause(still_ || !memory_is_here() ? sched::Pause::all : wanted);
+}
+
+// Until still_ is taken back. resume() does not end it.
+asio::awaitable<void> Engine::Impl::stand_still() {
+  still_ = true;
+  set_pause(wanted_pause_);
+  co_await until(&Impl::nothing_in_flight);
+}
+
 asio::awaitable<void> Engine::Impl::pause(PauseMode mode, bool clear_cache) {
   co_await begin_operation();
-  scheduler_.set_pause(mode == PauseMode::keep ? sched::Pause::all : sched::Pause::admission);
+  set_pause(mode == PauseMode::keep ? sched::Pause::all : sched::Pause::admission);
   if (mode == PauseMode::abort) abort_all();
   wake();
-  co_await until(mode == PauseMode::keep ? &Impl::nothing_in_flight : &Impl::nothing_begun);
+  co_await until(mode == PauseMode::keep ? &Impl::nothing_in_flight : &Impl::nothing_begun_or_resumed);
   if (clear_cache) {
+    co_await stand_still();
     scheduler_.preempt_all();
     scheduler_.reset_prefix_cache();
+    still_ = false;
+    set_pause(wanted_pause_);
   }
   end_operation();
 }
 
 void Engine::Impl::resume() {
   if (memory_is_here()) {
-    scheduler_.set_pause(sched::Pause::none);
+    set_pause(sched::Pause::none);
     sleep_level_ = SleepLevel::pause;
+    notify();
   } else {
     log::warn("the engine sleeps: it goes on when it is woken up");
   }
@@ -73,16 +90,17 @@ void Engine::Impl::resume() {
 asio::awaitable<Result<void>> Engine::Impl::sleep(SleepLevel level, PauseMode mode) {
   co_await pause(mode, level != SleepLevel::pause);
   co_await begin_operation();
-  sleep_level_ = level;
-  if (level != SleepLevel::pause && memory_is_here()) {
-    // No plan is made any more, whatever the mode, until the memory is back.
-    scheduler_.set_pause(sched::Pause::all);
-    co_await until(&Impl::nothing_in_flight);
+  if (level == SleepLevel::pause && memory_is_here()) sleep_level_ = level;
+  if (level != SleepLevel::pause && !weights_away_) {
+    co_await stand_still();
     scheduler_.preempt_all();
     scheduler_.reset_prefix_cache();
     scheduler_.forget_slots();
     runner_->sleep(level);
+    sleep_level_ = level;
     weights_away_ = kv_away_ = true;
+    still_ = false;
+    set_pause(sched::Pause::all);
   }
   end_operation();
   co_return Result<void>{};
@@ -98,7 +116,7 @@ asio::awaitable<Result<void>> Engine::Impl::wake_up(WakeTags tags) {
   // KV memory comes as it is touched: there is nothing to fetch.
   if (woken && tags.kv_cache) kv_away_ = false;
   if (woken && memory_is_here() && (tags.scheduling || sleep_level_ != SleepLevel::pause)) {
-    scheduler_.set_pause(sched::Pause::none);
+    set_pause(sched::Pause::none);
     sleep_level_ = SleepLevel::pause;
   }
   end_operation();
@@ -108,12 +126,10 @@ asio::awaitable<Result<void>> Engine::Impl::wake_up(WakeTags tags) {
 asio::awaitable<bool> Engine::Impl::reset_prefix_cache(bool reset_running) {
   co_await begin_operation();
   if (reset_running) {
-    // Nothing may be planned between the last result and the reset.
-    const sched::Pause before = scheduler_.pause();
-    scheduler_.set_pause(sched::Pause::all);
-    co_await until(&Impl::nothing_in_flight);
+    co_await stand_still();
     scheduler_.preempt_all();
-    scheduler_.set_pause(before);
+    still_ = false;
+    set_pause(wanted_pause_);
   }
   const bool done = scheduler_.reset_prefix_cache();
   end_operation();

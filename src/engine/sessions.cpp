@@ -14,10 +14,11 @@ using SessionState = LiveRequest::SessionState;
 std::optional<Refusal> Engine::Impl::check_turn(const LiveRequest& request, const Turn& turn) const {
   const auto refuse = [](std::string message) { return Refusal{Refusal::Kind::bad_request, std::move(message)}; };
   if (request.session == SessionState::none) return refuse(fmt::format("request {} is no session", request.request.id));
-  if (request.closed) return refuse(fmt::format("session {} takes no more input", request.request.id));
+  const sched::Sequence& sequence = request.sequences.front()->sequence;
+  if (request.closed || sequence.is_ended())
+    return refuse(fmt::format("session {} takes no more input", request.request.id));
   if (turn.max_tokens == 0) return refuse("max_tokens: must be at least 1");
   if (std::optional<Refusal> wrong = check_tokens(turn.tokens)) return wrong;
-  const sched::Sequence& sequence = request.sequences.front()->sequence;
   const bool unplanned = sequence.state == sched::SequenceState::waiting;
   const bool answering = request.has_turn() && !unplanned;
   uint64_t n_prompt = answering ? sequence.n_limit - 1 : sequence.n_known();
@@ -39,7 +40,10 @@ void Engine::Impl::append(LiveRequest& request, Turn turn) {
     return;
   }
   // Nothing of it was computed yet: the prompt grows.
-  if (turn.sampling) live.sampling = std::move(*turn.sampling);
+  if (turn.sampling) {
+    live.sampling = std::move(*turn.sampling);
+    outputs_.open(live);  // its rules refer to the sampling's end tokens
+  }
   const auto n = static_cast<uint32_t>(turn.tokens.size());
   scheduler_.extend(sequence, turn.tokens, sched::limit_of(sequence.n_known() + n, turn.max_tokens, config_.scheduler));
   request.usage.n_prompt += n;
@@ -65,7 +69,7 @@ void Engine::Impl::end_turn(LiveSequence& live) {
   live.finish->reason = FinishReason::stop;
   count_ends(FinishReason::stop, 1);
   request.times.scheduled = live.sequence.scheduled;
-  if (live.sequence.n_cached > 0 && request.usage.n_cached == 0) request.usage.n_cached = live.sequence.n_cached;
+  request.usage.n_cached = live.sequence.n_cached;
   request.usage.n_preemptions = live.sequence.n_preemptions;
   std::erase(timed_, &request);
   settle_queue(request);
@@ -91,7 +95,6 @@ void Engine::Impl::start_turn(LiveRequest& request) {
   if (turn.sampling) live.sampling = *turn.sampling;
   request.session = SessionState::turn;
   request.usage = {};
-  request.usage.n_cached = sequence.n_committed;
   request.usage.n_prompt = sequence.n_known() + static_cast<uint32_t>(turn.tokens.size());
   request.times = {};
   request.times.queued = pending.queued;

@@ -136,7 +136,7 @@ void Scheduler::start(StepPlan& plan, Sequence& s, const KvCache::Hit& hit, uint
     stats.queries += s.n_known();
     stats.hits += n_hit;
   }
-  if (s.n_preemptions == 0) s.n_cached = n_hit;
+  if (s.n_preemptions == 0 || s.scheduled == MonotonicTime{}) s.n_cached = n_hit;
   s.tokens.reserve(s.n_limit);  // launched plans hold spans into these
   s.blocks.reserve(kv_.blocks_for_positions(s.n_limit));
   s.chain.hashes.reserve(s.n_limit / config_.block_size);

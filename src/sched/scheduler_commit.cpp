@@ -20,12 +20,10 @@ void Scheduler::commit(const StepPlan& plan, std::span<const SeqResult> results,
     --s.n_in_flight;
     s.n_placeholders -= sampled;
     s.blocks.landed(plan.step);
-    if (s.state == SequenceState::retiring || s.state == SequenceState::parked) {
+    if (s.state == SequenceState::retiring || s.is_between_turns()) {
       counters_.n_discarded_tokens += sampled;
-      if (s.state == SequenceState::retiring)
-        retire_if_landed(s);
-      else
-        settle_parked(s);
+      if (s.state == SequenceState::retiring) retire_if_landed(s);
+      if (s.state == SequenceState::parked) settle_parked(s);
       continue;
     }
     if (s.state == SequenceState::running && !results[i].nan) {

@@ -40,8 +40,7 @@ void Scheduler::settle_parked(Sequence& s) {
 }
 
 bool Scheduler::can_continue(const Sequence& s) const {
-  if (s.n_in_flight > 0) return false;
-  return s.state == SequenceState::parked || (s.state == SequenceState::preempted && s.deferral == Deferral::input);
+  return s.n_in_flight == 0 && s.is_between_turns();
 }
 
 void Scheduler::continue_turn(Sequence& s, std::span<const TokenId> tokens, uint32_t n_limit) {
@@ -52,6 +51,7 @@ void Scheduler::continue_turn(Sequence& s, std::span<const TokenId> tokens, uint
   s.n_limit = n_limit;
   HEDDLE_CHECK_OP(s.n_prompt, <, s.n_limit);
   s.scheduled = {};
+  s.n_cached = s.n_committed;
   if (s.state == SequenceState::preempted) return defer(s, Deferral::none);
   s.blocks.reserve(kv_.blocks_for_positions(n_limit));
   s.chain.hashes.reserve(n_limit / config_.block_size);

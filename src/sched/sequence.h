@@ -68,7 +68,7 @@ struct Sequence {
   PrefixChain chain;
   std::shared_ptr<const PrefixDomain> domain;
   const device::SlotSampling* sampling = nullptr;
-  uint32_t n_cached = 0;  // prompt tokens found in the prefix cache at the first admission
+  uint32_t n_cached = 0;  // prompt tokens found in the prefix cache at the first admission, or held since the last turn
   uint32_t n_preemptions = 0;
   MonotonicTime scheduled{};  // start of the plan that first had it
   void* owner = nullptr;      // the engine's record of it
@@ -94,6 +94,10 @@ struct Sequence {
   // needed.
   uint32_t n_missing() const { return n_expected() < n_limit ? n_expected() - n_computed : 0; }
   bool is_queued() const { return state == SequenceState::waiting || state == SequenceState::preempted; }
+  // Of a session: rows in flight are of the turn before, and their tokens are dropped.
+  bool is_between_turns() const {
+    return state == SequenceState::parked || (state == SequenceState::preempted && deferral == Deferral::input);
+  }
   bool is_prefilling() const { return n_computed < n_prompt; }
   bool is_ended() const { return state == SequenceState::retiring || state == SequenceState::finished; }
 };

@@ -102,6 +102,28 @@ TEST_CASE("session: a turn that ends while it is preempted waits for input in th
   CHECK(c.n_prompt == 11);
 }
 
+TEST_CASE("session: tokens in flight when a turn ends are discarded, though it has lost its blocks meanwhile") {
+  SchedBench bench(SchedBench::config(6, 4));
+  bench.add('A', 6);
+  bench.add('B', 6);
+  Sequence& c = bench.add('C', 6);
+  bench.plan();
+  bench.plan();
+  bench.plan();
+  CHECK(bench.plan() == "A1 B1");  // C is the victim, with three tokens in flight
+  REQUIRE(c.state == SequenceState::preempted);
+  CHECK(bench.commit() == "ABC");
+  bench.scheduler.end_turn(c);
+  bench.check();
+  CHECK(bench.commit() == "AB");
+  CHECK(bench.commit() == "AB");
+  CHECK(bench.scheduler.counters().n_discarded_tokens == 2);
+  CHECK(c.n_known() == 6);
+  REQUIRE(bench.scheduler.can_continue(c));
+  bench.scheduler.continue_turn(c, kMore, limit(bench, c, 3, 5));
+  CHECK(c.n_prompt == 9);
+}
+
 TEST_CASE("head_of_line_or_deferred: who waits for something else than room blocks nobody and keeps its place") {
   SchedBench bench(SchedBench::config(10));
   Sequence& a = bench.add('A', 60);
