@@ -85,7 +85,10 @@ bool Scheduler::plan_running(StepPlan& plan) {
 }
 
 uint32_t Scheduler::wanted_rows(const Sequence& s, uint32_t n_missing) const {
-  const uint32_t budget = std::min(budget_, policy_->rows_for(line(s), budget_, lines_));
+  // A running one that cannot take its rows in parts (a fault took them back) gets them whole: less would be nothing,
+  // as often as it is asked.
+  const bool whole = !config_.enable_chunked_prefill && s.state == SequenceState::running;
+  const uint32_t budget = whole ? budget_ : std::min(budget_, policy_->rows_for(line(s), budget_, lines_));
   return policy::rows(
       {n_missing, budget, config_.long_prefill_token_threshold, alone(), config_.enable_chunked_prefill});
 }

@@ -253,6 +253,28 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("fair: a whole prompt that a fault took back is computed again, whatever rows are kept for another tenant") {
+  Config config = SchedBench::config(25, 3);
+  config.policy = PolicyKind::fair;
+  config.enable_chunked_prefill = false;
+  config.max_model_len = 65;
+  config.max_num_batched_tokens = 86;
+  for (const uint32_t quantum : {5u, 20u, 32u}) {
+    config.fair_quantum = quantum;
+    for (int n_before = 1; n_before < 12; ++n_before) {
+      CAPTURE(quantum);
+      CAPTURE(n_before);
+      SchedBench bench(config);
+      bench.add('A', 52, 13, {.tenant = "a"});
+      bench.step();
+      bench.add('B', 47, 7, {.tenant = "b"});  // its rows are kept for it as soon as it is due
+      for (int i = 0; i < n_before && bench.scheduler.queue().size() > 0; ++i) bench.plan();
+      bench.fault();
+      CHECK(bench.step() != "");  // nobody would ask again
+    }
+  }
+}
+
 TEST_CASE("fair: an exchange takes the newest sequence of the tenant above its share") {
   Config config = SchedBench::config(64);
   config.policy = PolicyKind::fair;
