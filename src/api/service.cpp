@@ -139,6 +139,10 @@ void Service::run(const std::shared_ptr<Job>& job, size_t bytes) {
   job->terms = std::move(*terms);
   // Now, so that the line of a request that is refused or whose client goes away has them too.
   job->sink->annotate(job->terms.describe());
+  // A full queue costs nobody the work of reading a prompt.
+  const uint64_t n_sequences =
+      std::max<size_t>(1, job->prompts.size()) * static_cast<uint64_t>(job->fields.n.value_or(1));
+  if (const auto room = engines_.check_room(n_sequences); !room) return refuse(*job, room.error());
   const auto encode = [this, job] {
     std::vector<std::vector<TokenId>> all;
     if (job->dialect == Dialect::chat) {

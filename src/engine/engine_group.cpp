@@ -27,13 +27,8 @@ EngineGroup::~EngineGroup() = default;
 
 // ---- requests
 
-std::optional<Refusal> EngineGroup::check_limits(std::span<const Request> requests) {
+std::optional<Refusal> EngineGroup::check_limits(uint64_t n_sequences, uint64_t n_tokens) {
   if (options_.limits.max_num_queued_reqs == 0 && options_.limits.max_num_queued_tokens == 0) return std::nullopt;
-  uint64_t n_sequences = 0, n_tokens = 0;
-  for (const Request& request : requests) {
-    n_sequences += request.n;
-    n_tokens += request.prompt.size();
-  }
   std::vector<Load> loads;
   for (const auto& engine : engines_) loads.push_back(engine->load());
   std::optional<QueueRefusal> refusal = engine::check_limits(options_.limits, loads, n_sequences, n_tokens);
@@ -41,6 +36,13 @@ std::optional<Refusal> EngineGroup::check_limits(std::span<const Request> reques
   ++(refusal->limit == QueueLimit::reqs ? n_refused_reqs_ : n_refused_tokens_);
   return Refusal{
       .kind = Refusal::Kind::queue_full, .message = std::move(refusal->message), .retry_after = refusal->retry_after};
+}
+
+Result<void, Refusal> EngineGroup::check_room(uint64_t n_sequences) {
+  if (options_.limits.max_num_queued_reqs == 0) return {};
+  // No tokens: a queue that holds as many as it may is no reason yet.
+  if (std::optional<Refusal> refusal = check_limits(n_sequences, 0)) return tl::unexpected(std::move(*refusal));
+  return {};
 }
 
 // An id is live on one engine at most, so that abort and append mean one request.
@@ -71,7 +73,12 @@ Result<void, Refusal> EngineGroup::submit(std::vector<Request> requests, std::ve
     return tl::unexpected(Refusal{.kind = Refusal::Kind::bad_request,
                                   .message = fmt::format("data parallel rank {} does not exist: it must be below {}",
                                                          *placement.rank, n_engines())});
-  if (std::optional<Refusal> refusal = check_limits(requests)) return tl::unexpected(std::move(*refusal));
+  uint64_t n_sequences = 0, n_tokens = 0;
+  for (const Request& request : requests) {
+    n_sequences += request.n;
+    n_tokens += request.prompt.size();
+  }
+  if (std::optional<Refusal> refusal = check_limits(n_sequences, n_tokens)) return tl::unexpected(std::move(*refusal));
   std::vector<std::string> taken;
   for (size_t i = 0; i < requests.size(); ++i) {
     std::string id = requests[i].id;

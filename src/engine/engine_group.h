@@ -36,6 +36,9 @@ class EngineGroup final : private Lockstep {
   EngineGroup(std::vector<std::unique_ptr<Engine>> engines, GroupOptions options);
   ~EngineGroup() override;
 
+  // Whether the limit of sequences has room for n_sequences more. For a request whose prompt is still to be tokenised:
+  // what is full is refused before that is done. A refusal counts, as submit()'s does; room may be gone by then.
+  Result<void, Refusal> check_room(uint64_t n_sequences);
   // All of these requests or none: the prompts of one API request. `sinks` has one for each. The limits are checked for
   // the sum: a request of n counts n sequences, and its prompt's tokens once, since it is computed once. Then each goes
   // to the engine that balance.h chooses, which may refuse it. In that case the ones before it are aborted, and their
@@ -78,7 +81,7 @@ class EngineGroup final : private Lockstep {
   const Wave* wave() const { return wave_.get(); }  // null without lockstep
 
  private:
-  std::optional<Refusal> check_limits(std::span<const Request> requests);
+  std::optional<Refusal> check_limits(uint64_t n_sequences, uint64_t n_tokens);
   Result<void, Refusal> submit_one(Request request, std::shared_ptr<OutputSink> sink, const Placement& placement);
   bool is_live(const std::string& id) const;
   uint32_t place(const Request& request, const Placement& placement);

@@ -67,8 +67,8 @@ def test_a_bad_value_is_a_400_that_names_the_parameter(admin, path, word):
 
 
 def test_pause_keep_lets_everything_stand_still_and_resume_goes_on(admin):
-    alone = admin.post(TEXT, {**STORY, "max_tokens": 400})[1]["choices"][0]["text"]
-    begun = Later(admin, {**STORY, "max_tokens": 400})
+    alone = admin.post(TEXT, {**STORY, "max_tokens": 250})[1]["choices"][0]["text"]
+    begun = Later(admin, {**STORY, "max_tokens": 250})
     running(admin)
     assert do(admin, "/pause?mode=keep&clear_cache=false") == (200, {"status": "paused"})
     assert do(admin, "/is_paused", "GET") == (200, {"is_paused": True})
@@ -155,8 +155,8 @@ def test_an_operation_goes_on_when_its_client_does_not_wait(admin):
 def test_reset_prefix_cache_fails_while_blocks_are_held_unless_they_may_be_reset(admin):
     admin.until_idle()
     assert admin.metric("heddle:kv_blocks", state="cached") >= 0
-    alone = admin.post(TEXT, {**STORY, "max_tokens": 400})[1]["choices"][0]["text"]
-    begun = Later(admin, {**STORY, "max_tokens": 400})
+    alone = admin.post(TEXT, {**STORY, "max_tokens": 250})[1]["choices"][0]["text"]
+    begun = Later(admin, {**STORY, "max_tokens": 250})
     running(admin)
     assert do(admin, "/reset_prefix_cache") == (200, {"success": False})
     assert do(admin, "/reset_prefix_cache?reset_running_requests=true") == (200, {"success": True})

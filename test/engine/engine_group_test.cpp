@@ -130,6 +130,22 @@ TEST_CASE("queue_limit: n = 3 takes three places, whether it waits or runs") {
   bench.finish();
 }
 
+TEST_CASE(
+    "queue_limit: a prompt that is not tokenised yet is refused when its sequences find no place, and counted once") {
+  GroupBench bench(2);
+  bench.options.limits = {.max_num_queued_reqs = 2, .max_num_queued_tokens = 10};
+  bench.submit(make_request("a", iota_prompt(10), 4));
+  CHECK(bench.group->check_room(1).has_value());
+  const auto refused = bench.group->check_room(2);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().kind == Refusal::Kind::queue_full);
+  CHECK(refused.error().retry_after >= 1);
+  CHECK(bench.group->n_refused_reqs() == 1);
+  CHECK(bench.group->n_refused_tokens() == 0);
+  bench.finish();
+  CHECK(bench.group->check_room(2).has_value());
+}
+
 TEST_CASE("queue_limit: prompt tokens count until the first token, a prompt of n sequences once") {
   GroupBench bench(2);
   bench.options.limits.max_num_queued_tokens = 100;
