@@ -104,7 +104,10 @@ TEST_CASE("every flag of the scheduler and the queue is taken") {
 }
 
 TEST_CASE("a flag out of range is refused by one line that names it") {
-  const std::vector<std::pair<std::string, std::string>> table = {
+  const struct {
+    const char* flag;
+    const char* value;
+  } table[] = {
       {"--scheduling-policy", "lifo"},
       {"--scheduling-policy", ""},
       {"--fair-quantum", "0"},
@@ -128,11 +131,11 @@ TEST_CASE("a flag out of range is refused by one line that names it") {
       {"--data-parallel-size", "0"},
       {"--data-parallel-size", "17"},
   };
-  for (const auto& [flag, value] : table) {
-    CAPTURE(flag);
-    CAPTURE(value);
-    const Parsed parsed({"m.gguf", flag + "=" + value});
-    CHECK(parsed.problem.find(flag) != std::string::npos);
+  for (const auto& bad : table) {
+    CAPTURE(bad.flag);
+    CAPTURE(bad.value);
+    const Parsed parsed({"m.gguf", fmt::format("{}={}", bad.flag, bad.value)});
+    CHECK(parsed.problem.find(bad.flag) != std::string::npos);
     CHECK(parsed.problem.find('\n') == std::string::npos);
   }
   const Parsed twice({"m.gguf", "--tenant-weight", "a=1", "--tenant-weight", "a=2"});
