@@ -56,7 +56,7 @@ Result<void> load_template(const ModelOptions& options, const model::GgufSet& fi
 
 // How the weights go and come back while the runners sleep. The files are opened anew: a mapping kept meanwhile would
 // hold the old bytes, or none, if somebody wrote to them.
-engine::WeightSource weight_source(const PreparedModel& prepared, std::shared_ptr<cpu::CpuDevice> device) {
+engine::WeightSource weight_source(const PreparedModel& prepared, const std::shared_ptr<cpu::CpuDevice>& device) {
   struct Files {
     std::string path;
     std::vector<std::string> parts;

@@ -202,6 +202,16 @@ void add_serve_options(CLI::App& command, ServeOptions& options) {
       ->transform(count_between(1, 16))
       ->capture_default_str()
       ->group(kSchedulerGroup);
+  command
+      .add_flag("--data-parallel-lockstep", options.data_parallel_lockstep,
+                "All engines step while any has work, as models need whose steps have collectives; dense ones do not")
+      ->group(kSchedulerGroup);
+  command
+      .add_option("--data-parallel-sync-interval", options.data_parallel_sync_interval,
+                  "Steps between two agreements of engines in lockstep whether any has work")
+      ->transform(count_between(1, 4096))
+      ->capture_default_str()
+      ->group(kSchedulerGroup);
   command.add_option("--host", options.host, "Address to listen on; 0.0.0.0 for all")
       ->capture_default_str()
       ->group(kServerGroup);

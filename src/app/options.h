@@ -56,6 +56,8 @@ struct ServeOptions {
   uint32_t max_num_queued_reqs = 0;    // sequences that wait or run; 0: no limit
   uint64_t max_num_queued_tokens = 0;  // prompt tokens without a first token; 0: no limit
   int queue_full_status = 503;         // or 429
+  bool data_parallel_lockstep = false;
+  uint32_t data_parallel_sync_interval = 16;  // steps
   bool enable_admin_endpoints = false;
   bool dry_run = false;
 };

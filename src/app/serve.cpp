@@ -57,6 +57,8 @@ std::unique_ptr<engine::EngineGroup> make_engines(ServerState& state, PreparedMo
     engines.push_back(std::make_unique<engine::Engine>(config, std::move(runner), loaded.tokenizer));
   engine::GroupOptions group;
   group.limits = {options.max_num_queued_reqs, options.max_num_queued_tokens};
+  group.lockstep = options.data_parallel_lockstep;
+  group.sync_interval = options.data_parallel_sync_interval;
   return std::make_unique<engine::EngineGroup>(std::move(engines), group);
 }
 

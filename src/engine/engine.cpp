@@ -216,9 +216,13 @@ bool Engine::Impl::abort(const std::string& id) {
 }
 
 uint32_t Engine::Impl::abort_all() {
-  for (const auto& [id, request] : live_) end_all(*request, {.reason = FinishReason::abort});
+  uint32_t n = 0;
+  for (const auto& [id, request] : live_) {
+    n += std::any_of(request->sequences.begin(), request->sequences.end(), [](const auto& s) { return !s->finish; });
+    end_all(*request, {.reason = FinishReason::abort});
+  }
   wake();
-  return static_cast<uint32_t>(live_.size());
+  return n;
 }
 
 void Engine::Impl::reap() {
@@ -397,7 +401,7 @@ Load Engine::load() const {
   load.queued_tokens = impl_->queued_tokens_;
   load.uncached_tokens = impl_->uncached_tokens_;
   for (const sched::Sequence* s : scheduler.running()) {
-    const uint32_t left = s->n_limit - std::min(s->n_limit, s->n_known());
+    const uint32_t left = std::max(1u, s->n_limit - std::min(s->n_limit, s->n_known()));
     if (load.soonest_end == 0 || left < load.soonest_end) load.soonest_end = left;
   }
   load.rates = impl_->config_.rates ? *impl_->config_.rates : impl_->meter_.rates();

@@ -104,8 +104,13 @@ Result<void, Refusal> EngineGroup::submit_one(Request request, std::shared_ptr<O
 }
 
 Result<void, Refusal> EngineGroup::append(const std::string& id, const Turn& turn) {
-  for (const auto& engine : engines_)
-    if (engine->is_live(id)) return engine->append(id, turn);
+  for (const auto& engine : engines_) {
+    if (!engine->is_live(id)) continue;
+    // The session holds its place already: only its new tokens count.
+    if (std::optional<Refusal> refusal = check_limits(0, turn.tokens.size()))
+      return tl::unexpected(std::move(*refusal));
+    return engine->append(id, turn);
+  }
   return engines_.front()->append(id, turn);  // says why not
 }
 

@@ -46,7 +46,7 @@ class EngineGroup final : private Lockstep {
   // nothing to the client any more.
   Result<void, Refusal> submit(std::vector<Request> requests, std::vector<std::shared_ptr<OutputSink>> sinks,
                                Placement placement = {});
-  // As Engine has them, where the id lives. A session stays on its engine.
+  // As Engine has them, where the id lives. A session stays on its engine; its input counts in the limit of tokens.
   Result<void, Refusal> append(const std::string& id, const Turn& turn);
   void close_session(const std::string& id);
   void ready(const std::string& id);

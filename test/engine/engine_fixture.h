@@ -114,7 +114,7 @@ class EngineBench {
   void start() {
     if (!engine) build();
     running = true;
-    boost::asio::co_spawn(io, engine->run(), [this](std::exception_ptr error) {
+    boost::asio::co_spawn(io, engine->run(), [this](const std::exception_ptr& error) {
       running = false;
       if (error) std::rethrow_exception(error);
     });
