@@ -164,6 +164,7 @@ boost::asio::awaitable<Result<StepResult, Fault>> StubRunner::wait(Ticket ticket
     boost::asio::steady_timer timer(executor, flight.end);
     co_await timer.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
   }
+  if (!flight.fault && options_.wait_fault) flight.fault = options_.wait_fault(*flight.plan);
   if (flight.fault) {
     flight.fault->ticket = ticket;
     if (options_.trace) options_.trace->add('F', ticket.number);

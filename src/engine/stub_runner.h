@@ -58,6 +58,8 @@ struct StubOptions {
 
   // Asked at each launch: the step then fails with this fault when its result is awaited. The ticket is filled in.
   std::function<std::optional<Fault>(const sched::StepPlan& plan)> fault;
+  // Asked when a result is awaited, if its launch had no fault. What is not late was computed and stored by then.
+  std::function<std::optional<Fault>(const sched::StepPlan& plan)> wait_fault;
   std::shared_ptr<CallTrace> trace;  // L launch, S sample, W result taken, F fault taken, D step without rows
 };
 
