@@ -175,7 +175,7 @@ void Engine::Impl::settle(LiveSequence& live) {
   if (live.finish->deadline_exceeded)
     ++(scheduled == MonotonicTime{} ? counts_.deadlines_queued : counts_.deadlines_running);
   if (live.index == 0) request.usage.n_cached = live.sequence.n_cached;
-  request.usage.n_preemptions += live.sequence.n_preemptions;
+  request.usage.n_preemptions += live.sequence.n_preemptions - request.n_preemptions_before;
   scheduler_.finish(live.sequence);
   if (std::all_of(request.sequences.begin(), request.sequences.end(), [](const auto& s) { return s->finish; }))
     settle_queue(request);
@@ -307,19 +307,6 @@ void Engine::fail(const std::string& id, std::string message) {
 bool Engine::abort(const std::string& id) {
   impl_->assert_loop();
   return impl_->abort(id);
-}
-
-uint32_t Engine::abort_prefix(std::string_view prefix) {
-  impl_->assert_loop();
-  uint32_t n = 0;
-  for (const auto& [id, request] : impl_->live_) {
-    const bool part = id.size() > prefix.size() && id[prefix.size()] == '-';
-    if (!id.starts_with(prefix) || (id.size() != prefix.size() && !part)) continue;
-    impl_->end_all(*request, {.reason = FinishReason::abort});
-    ++n;
-  }
-  impl_->wake();
-  return n;
 }
 
 uint32_t Engine::abort_all() {

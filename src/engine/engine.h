@@ -79,8 +79,6 @@ class Engine {
   // Ends a live request with reason abort; unknown ids are ignored (false). Its sink hears of it at the next flush,
   // never inside this call; its blocks return when no launched step refers to them.
   bool abort(const std::string& id);
-  // Live requests whose id begins with `prefix` and ends there or goes on with '-': the parts of one API request.
-  uint32_t abort_prefix(std::string_view prefix);
   uint32_t abort_all();  // gives how many requests
   bool is_live(const std::string& id) const;
 

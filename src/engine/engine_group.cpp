@@ -132,12 +132,6 @@ bool EngineGroup::abort(const std::string& id) {
   return found;
 }
 
-uint32_t EngineGroup::abort_prefix(std::string_view prefix) {
-  uint32_t n = 0;
-  for (const auto& engine : engines_) n += engine->abort_prefix(prefix);
-  return n;
-}
-
 uint32_t EngineGroup::abort_all() {
   uint32_t n = 0;
   for (const auto& engine : engines_) n += engine->abort_all();

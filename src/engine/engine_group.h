@@ -52,7 +52,6 @@ class EngineGroup final : private Lockstep {
   void ready(const std::string& id);
   void fail(const std::string& id, const std::string& message);
   bool abort(const std::string& id);
-  uint32_t abort_prefix(std::string_view prefix);
   uint32_t abort_all();
 
   // Runs every engine's loop; ends when all have ended.

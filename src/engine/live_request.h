@@ -63,6 +63,7 @@ struct LiveRequest {
   };
   SessionState session = SessionState::none;
   bool closed = false;            // no more input will come
+  uint32_t n_preemptions_before = 0;  // of the turns before this one
   std::deque<PendingTurn> turns;  // given while a turn was under way
 
   bool has_turn() const { return session != SessionState::between; }

@@ -70,7 +70,7 @@ void Engine::Impl::end_turn(LiveSequence& live) {
   count_ends(FinishReason::stop, 1);
   request.times.scheduled = live.sequence.scheduled;
   request.usage.n_cached = live.sequence.n_cached;
-  request.usage.n_preemptions = live.sequence.n_preemptions;
+  request.usage.n_preemptions = live.sequence.n_preemptions - request.n_preemptions_before;
   std::erase(timed_, &request);
   settle_queue(request);
   scheduler_.end_turn(live.sequence);
@@ -94,6 +94,7 @@ void Engine::Impl::start_turn(LiveRequest& request) {
   sched::Sequence& sequence = live.sequence;
   if (turn.sampling) live.sampling = *turn.sampling;
   request.session = SessionState::turn;
+  request.n_preemptions_before = sequence.n_preemptions;
   request.usage = {};
   request.usage.n_prompt = sequence.n_known() + static_cast<uint32_t>(turn.tokens.size());
   request.times = {};
