@@ -62,9 +62,9 @@ struct LiveRequest {
     MonotonicTime queued{};
   };
   SessionState session = SessionState::none;
-  bool closed = false;            // no more input will come
+  bool closed = false;                // no more input will come
   uint32_t n_preemptions_before = 0;  // of the turns before this one
-  std::deque<PendingTurn> turns;  // given while a turn was under way
+  std::deque<PendingTurn> turns;      // given while a turn was under way
 
   bool has_turn() const { return session != SessionState::between; }
   // Whether the next end is a turn's, and not the session's.
