@@ -1,11 +1,12 @@
 // The engine's turns. A turn fills the pipeline, hands out what the last commit gave, and waits for the oldest step:
 //
+//   drop     what is too late for its client
 //   fill     plan, launch, sample, while there is room and something to compute     (filling comes before draining)
 //   deliver  detokenise and call sinks: the device is already at work on the next step
 //   wait     for the oldest step, in order; other handlers of the loop run meanwhile
 //   commit   tokens appended, ends decided, blocks released
 //
-// Without work the loop sleeps until submit, abort or stop wake it.
+// Without work the loop sleeps until submit, abort or stop wake it, or deadlines are to be looked at.
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
