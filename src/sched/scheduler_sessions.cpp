@@ -39,9 +39,7 @@ void Scheduler::settle_parked(Sequence& s) {
   kv_.shrink(s, s.n_computed);
 }
 
-bool Scheduler::can_continue(const Sequence& s) const {
-  return s.n_in_flight == 0 && s.is_between_turns();
-}
+bool Scheduler::can_continue(const Sequence& s) const { return s.n_in_flight == 0 && s.is_between_turns(); }
 
 void Scheduler::continue_turn(Sequence& s, std::span<const TokenId> tokens, uint32_t n_limit) {
   HEDDLE_CHECK(can_continue(s));
