@@ -9,7 +9,7 @@ namespace heddle::sched {
 struct QueueKey {
   int32_t group = 0;
   int64_t number = 0;
-  auto operator<=>(const QueueKey&) const = default;
+  auto operator<=>(const QueueKey&) const = default;  // NOLINT(modernize-use-nullptr): the 0 of a rewritten comparison
 };
 
 }  // namespace heddle::sched
