@@ -30,7 +30,7 @@ std::string allowed(const Methods& methods) {
 
 }  // namespace
 
-void Router::add(std::string method, std::string path, Endpoint endpoint) {
+void Router::add(std::string method, const std::string& path, Endpoint endpoint) {
   const bool is_new = routes_[path].emplace(method, std::move(endpoint)).second;
   if (!is_new) check_failed(__FILE__, __LINE__, "one endpoint a route", method + " " + path);
 }

@@ -21,7 +21,7 @@ class Router final : public Handler {
 
   // `path` as it stands after decoding. A path that ends in "/*" takes every longer one that has no exact entry; the
   // longest such prefix wins. GET answers HEAD too. Adding one pair twice is a bug.
-  void add(std::string method, std::string path, Endpoint endpoint);
+  void add(std::string method, const std::string& path, Endpoint endpoint);
 
   Admission admit(const HttpRequest& head) override;
   void handle(HttpRequest request, std::shared_ptr<ResponseSink> sink) override;

@@ -11,13 +11,13 @@ struct Operated : EngineBench {
   // Starts an operation beside the loop; `done` is set when it has returned.
   template <class T>
   void begin(boost::asio::awaitable<T> operation, std::optional<T>& done) {
-    boost::asio::co_spawn(io, std::move(operation), [&done](std::exception_ptr error, T value) {
+    boost::asio::co_spawn(io, std::move(operation), [&done](const std::exception_ptr& error, T value) {
       if (error) std::rethrow_exception(error);
       done = std::move(value);
     });
   }
   void begin(boost::asio::awaitable<void> operation, bool& done) {
-    boost::asio::co_spawn(io, std::move(operation), [&done](std::exception_ptr error) {
+    boost::asio::co_spawn(io, std::move(operation), [&done](const std::exception_ptr& error) {
       if (error) std::rethrow_exception(error);
       done = true;
     });

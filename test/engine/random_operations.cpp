@@ -9,7 +9,7 @@ namespace heddle::engine::random_test {
 namespace asio = boost::asio;
 
 void World::spawn(asio::awaitable<void> operation) {
-  asio::co_spawn(bench_.io, std::move(operation), [](std::exception_ptr error) {
+  asio::co_spawn(bench_.io, std::move(operation), [](const std::exception_ptr& error) {
     if (error) std::rethrow_exception(error);
   });
 }

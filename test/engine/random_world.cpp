@@ -172,7 +172,7 @@ void World::run() {
   const uint64_t seed = seed_;
   CAPTURE(seed);
   bench_.start();
-  asio::co_spawn(bench_.io, drive(), [](std::exception_ptr error) {
+  asio::co_spawn(bench_.io, drive(), [](const std::exception_ptr& error) {
     if (error) std::rethrow_exception(error);
   });
   bench_.io.run();

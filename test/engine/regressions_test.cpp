@@ -45,7 +45,7 @@ Turn make_turn(std::vector<TokenId> tokens, uint32_t max_tokens) {
 }
 
 void begin(EngineBench& bench, boost::asio::awaitable<void> operation, bool& done) {
-  boost::asio::co_spawn(bench.io, std::move(operation), [&done](std::exception_ptr error) {
+  boost::asio::co_spawn(bench.io, std::move(operation), [&done](const std::exception_ptr& error) {
     if (error) std::rethrow_exception(error);
     done = true;
   });
@@ -53,7 +53,7 @@ void begin(EngineBench& bench, boost::asio::awaitable<void> operation, bool& don
 
 template <class T>
 void begin(EngineBench& bench, boost::asio::awaitable<T> operation, bool& done) {
-  boost::asio::co_spawn(bench.io, std::move(operation), [&done](std::exception_ptr error, T) {
+  boost::asio::co_spawn(bench.io, std::move(operation), [&done](const std::exception_ptr& error, T) {
     if (error) std::rethrow_exception(error);
     done = true;
   });

@@ -86,7 +86,7 @@ TEST_CASE("session: input after an answer continues from its KV, whatever the de
     CHECK(bench.sink->usages[1].n_prompt == 20 + 4 + 3);
     CHECK(bench.sink->usages[1].n_cached == 24);  // all that was computed before
     CHECK(bench.sink->usages[1].n_generated == 6);
-    CHECK(bench.runner->n_rows() == 20 + 4 + 3 + 5 + 17 + 3 + (depth > 1 ? 0 : 0));
+    CHECK(bench.runner->n_rows() == 20 + 4 + 3 + 5 + 17 + 3);
     const Snapshot s = bench.engine->snapshot();
     CHECK(s.submitted == 3);
     CHECK(s.finished_stop == 3);

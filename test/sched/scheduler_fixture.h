@@ -16,7 +16,7 @@ namespace heddle::sched {
 
 class SchedBench {
  public:
-  explicit SchedBench(Config config, BlockHash hash = hash_block) : scheduler(config, hash) {}
+  explicit SchedBench(const Config& config, BlockHash hash = hash_block) : scheduler(config, hash) {}
 
   static Config config(uint32_t n_blocks, uint32_t block_size = 16) {
     Config c;
@@ -105,7 +105,7 @@ class SchedBench {
     return names;
   }
   std::string step() {
-    const std::string text = plan();
+    std::string text = plan();
     if (!text.empty()) commit();
     return text;
   }
