@@ -39,7 +39,8 @@ net::Task<> sleep(ServerState* state, Sink sink, api::SleepRequest request) {
   auto operation = state->engines->sleep(request.level, request.mode);
   const Result<void> slept = co_await asio::co_spawn(state->context, std::move(operation), kWaited);
   if (!slept) co_return sink->reply(problem(500, slept.error().message));
-  sink->reply(json_reply(fmt::format("{{\"status\":\"sleeping\",\"level\":{}}}", static_cast<int>(request.level))));
+  sink->reply(json_reply(
+      fmt::format("{{\"status\":\"sleeping\",\"level\":{}}}", static_cast<int>(state->engines->sleep_level()))));
 }
 
 net::Task<> wake_up(ServerState* state, Sink sink, api::WakeRequest request) {

@@ -13,31 +13,28 @@ constexpr double kBenefitOfDoubt = 2;
 
 }  // namespace
 
-// Rows that are computed before a waiting sequence has its first token: what prompts under way still miss, everybody
-// before it in its line, and its own.
-uint64_t Engine::Impl::rows_before(const sched::Sequence& sequence) const {
-  const auto uncached = [](const sched::Sequence& s) -> uint64_t {
-    if (s.state == sched::SequenceState::preempted) return s.n_known();
-    return static_cast<const LiveSequence*>(s.owner)->request->n_uncached;
-  };
-  uint64_t n = uncached(sequence);
+// For everybody in the queue, in one pass: rows that are computed before its first token, that is, what prompts under
+// way still miss, everybody before it in its line, and its own.
+void Engine::Impl::count_rows_before() {
+  uint64_t n_running = 0;
   for (const sched::Sequence* s : scheduler_.running())
-    if (s->is_prefilling()) n += s->n_prompt - s->n_computed;
+    if (s->is_prefilling()) n_running += s->n_prompt - s->n_computed;
   const sched::WaitingQueue& queue = scheduler_.queue();
   for (uint32_t line = 0; line < queue.n_lines(); ++line) {
-    if (config_.scheduler.policy == sched::PolicyKind::fair && line != sequence.tenant) continue;
+    uint64_t n = n_running;
     for (const sched::Sequence& s : queue.ready(line)) {
-      if (!(s.key < sequence.key)) break;
-      n += uncached(s);
+      LiveRequest& request = *static_cast<LiveSequence*>(s.owner)->request;
+      n += s.state == sched::SequenceState::preempted ? s.n_known() : request.n_uncached;
+      request.rows_before = n;
     }
   }
-  return n;
 }
 
 void Engine::Impl::drop_late() {
   if (timed_.empty()) return;
   const MonotonicTime time = now();
   const Rates rates = config_.rates ? *config_.rates : meter_.rates();
+  if (rates.prefill > 0) count_rows_before();
   std::vector<LiveRequest*> late;
   std::vector<std::string> why;
   for (LiveRequest* request : timed_) {
@@ -60,7 +57,7 @@ void Engine::Impl::drop_late() {
     if (first.state != sched::SequenceState::waiting || first.deferral != sched::Deferral::none) continue;
     const MonotonicTime deadline =
         std::min(deadlines.total.value_or(MonotonicTime::max()), deadlines.first_token.value_or(MonotonicTime::max()));
-    const double predicted = seconds_to_first_token(rates, rows_before(first), kBenefitOfDoubt);
+    const double predicted = seconds_to_first_token(rates, request->rows_before, kBenefitOfDoubt);
     if (predicted <= seconds(deadline - time)) continue;
     late.push_back(request);
     why.push_back(

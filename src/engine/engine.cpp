@@ -80,6 +80,7 @@ std::optional<Refusal> Engine::Impl::check(const Request& request) const {
     if (stop.empty()) return bad("stop: a stop string must not be empty");
   if (request.session && request.n > 1) return bad("n: must be 1 in a session");
   if (request.session && !request.stop.strings.empty()) return bad("stop: a session takes no stop strings");
+  if (request.session && request.make_masker) return bad("grammar: a session takes none");
   if (request.make_masker && config_.vocab_size == 0) return bad("grammar: this engine knows no vocabulary size");
   if (std::optional<Refusal> wrong = check_tokens(request.prompt)) return wrong;
   const uint32_t vocab = config_.vocab_size == 0 ? uint32_t{INT32_MAX} : config_.vocab_size;
@@ -384,6 +385,7 @@ Load Engine::load() const {
   Load load;
   load.running = scheduler.n_running();
   load.waiting = scheduler.n_waiting();
+  load.deferred = scheduler.queue().n_deferred() + scheduler.n_parked();
   load.kv_usage = static_cast<double>(pool.n_held()) / std::max(1u, pool.n_total());
   load.queued_tokens = impl_->queued_tokens_;
   load.uncached_tokens = impl_->uncached_tokens_;

@@ -55,6 +55,7 @@ struct WakeTags {
 // What a balancer and the queue limits look at.
 struct Load {
   uint32_t running = 0, waiting = 0;  // sequences; waiting: deferred ones included
+  uint32_t deferred = 0;              // of those: they wait for something else than room
   double kv_usage = 0;                // of the blocks, 0 to 1
   uint64_t queued_tokens = 0;         // prompts, whole, of sequences without a first token
   uint64_t uncached_tokens = 0;       // of them, rows still to be computed

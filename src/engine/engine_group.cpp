@@ -58,7 +58,7 @@ uint32_t EngineGroup::place(const Request& request, const Placement& placement) 
     const Load load = engine->load();
     candidates.push_back({.own_in_flight = load.running + load.waiting,  // the one front end: nothing comes from others
                           .running = load.running,
-                          .waiting = load.waiting,
+                          .waiting = load.waiting - load.deferred,
                           .kv_usage = load.kv_usage,
                           .cached_tokens = engine->cached_tokens(request.prompt, request.cache_salt),
                           .healthy = engine->healthy()});

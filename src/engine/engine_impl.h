@@ -65,7 +65,7 @@ struct Engine::Impl {
 
   // ---- deadlines.cpp
   void drop_late();
-  uint64_t rows_before(const sched::Sequence& sequence) const;
+  void count_rows_before();
 
   // ---- operations.cpp
   boost::asio::awaitable<void> pause(PauseMode mode, bool clear_cache);
@@ -78,6 +78,7 @@ struct Engine::Impl {
   void resume();
   void notify();  // conditions may have changed
   bool nothing_in_flight() const { return pipeline_.empty(); }
+  bool nothing_in_flight_or_resumed() const { return nothing_in_flight() || wanted_pause_ == sched::Pause::none; }
   bool nothing_begun() const;
   bool nothing_begun_or_resumed() const {
     return nothing_begun() || wanted_pause_ == sched::Pause::none || !memory_is_here();

@@ -46,6 +46,7 @@ struct LiveRequest {
   Usage usage;
   Times times;
   uint32_t n_uncached = 0;     // prompt rows that the prefix cache did not hold at submit
+  uint64_t rows_before = 0;    // while it waits: rows until its first token, own ones included; set by drop_late
   bool counted_queued = true;  // in the engine's sums over requests without a first token
   uint32_t n_open = 0;         // sequences whose last delta is still to come
   uint32_t n_unretired = 0;    // sequences that the scheduler still refers to

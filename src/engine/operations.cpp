@@ -43,7 +43,7 @@ bool Engine::Impl::nothing_begun() const {
   const sched::WaitingQueue& queue = scheduler_.queue();
   for (uint32_t line = 0; line < queue.n_lines(); ++line)
     for (const sched::Sequence& s : queue.ready(line))
-      if (s.state == sched::SequenceState::preempted) return false;
+      if (s.begun) return false;
   return true;
 }
 
@@ -65,7 +65,7 @@ asio::awaitable<void> Engine::Impl::pause(PauseMode mode, bool clear_cache) {
   set_pause(mode == PauseMode::keep ? sched::Pause::all : sched::Pause::admission);
   if (mode == PauseMode::abort) abort_all();
   wake();
-  co_await until(mode == PauseMode::keep ? &Impl::nothing_in_flight : &Impl::nothing_begun_or_resumed);
+  co_await until(mode == PauseMode::keep ? &Impl::nothing_in_flight_or_resumed : &Impl::nothing_begun_or_resumed);
   if (clear_cache) {
     co_await stand_still();
     scheduler_.preempt_all();
@@ -101,6 +101,9 @@ asio::awaitable<Result<void>> Engine::Impl::sleep(SleepLevel level, PauseMode mo
     weights_away_ = kv_away_ = true;
     still_ = false;
     set_pause(sched::Pause::all);
+  } else if (weights_away_ && level > sleep_level_) {
+    runner_->sleep(level);
+    sleep_level_ = level;
   }
   end_operation();
   co_return Result<void>{};

@@ -5,16 +5,21 @@
 namespace heddle::engine {
 namespace {
 constexpr double kHalfLife = 10;  // seconds of device time
+constexpr uint32_t kManyRows = 64;
+
+bool is_mostly_prompt(uint32_t n_prompt_rows, uint32_t n_decode_rows) {
+  return n_prompt_rows >= kManyRows && n_prompt_rows >= 3 * uint64_t{n_decode_rows};
 }
+}  // namespace
 
 void RateMeter::add_step(uint32_t n_prompt_rows, uint32_t n_decode_rows, Monotonic::duration device_time) {
   const double t = seconds(device_time);
   if (t <= 0) return;
   const double keep = std::exp2(-t / kHalfLife);
-  if (n_prompt_rows > 0) {
+  if (is_mostly_prompt(n_prompt_rows, n_decode_rows)) {
     prefill_rows_ = prefill_rows_ * keep + n_prompt_rows;
     prefill_seconds_ = prefill_seconds_ * keep + t;
-  } else if (n_decode_rows > 0) {
+  } else if (n_prompt_rows == 0 && n_decode_rows > 0) {
     decode_steps_ = decode_steps_ * keep + 1;
     decode_seconds_ = decode_seconds_ * keep + t;
   }

@@ -16,8 +16,9 @@ struct Rates {
 // Weighted over about the last ten seconds of device time: older steps fade by half in that time.
 class RateMeter {
  public:
-  // A committed step: prompt rows, decode rows (one a sequence), device time. A step with prompt rows counts for
-  // prefill with its whole time, one without counts for decode: both rates are thus on the safe side in mixed steps.
+  // A committed step: prompt rows, decode rows (one a sequence), device time. A step that is mostly prompt counts for
+  // prefill with its whole time, one without prompt rows for decode. A few prompt rows beside decoding, or a short
+  // prompt alone, say nothing of how fast a long one goes, since a step's fixed cost weighs most: they are left out.
   void add_step(uint32_t n_prompt_rows, uint32_t n_decode_rows, Monotonic::duration device_time);
   Rates rates() const;
 

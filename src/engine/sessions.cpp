@@ -63,7 +63,7 @@ void Engine::Impl::close_session(LiveRequest& request) {
     scheduler_.finish(live.sequence);  // its last turn has ended, and the flush will say so
 }
 
-// The turn's answer is complete; a turn reports stop, whatever ended it.
+// The turn's answer is complete; a turn that may be followed by another reports stop, whatever ended it.
 void Engine::Impl::end_turn(LiveSequence& live) {
   LiveRequest& request = *live.request;
   live.finish->reason = FinishReason::stop;
@@ -77,6 +77,7 @@ void Engine::Impl::end_turn(LiveSequence& live) {
 }
 
 void Engine::Impl::continue_sessions() {
+  if (scheduler_.pause() != sched::Pause::none) return;  // a turn is a request of its own: it waits like a new one
   for (LiveRequest* request : sessions_) {
     if (request->session != SessionState::between || request->turns.empty()) continue;
     LiveSequence& live = *request->sequences.front();

@@ -19,7 +19,8 @@ Result<void> validate(const Config& config) {
   if (!(config.watermark >= 0 && config.watermark < 1))
     return fail(fmt::format("--watermark must be at least 0 and below 1, got {}", config.watermark));
   if (!(config.residency_share >= 0 && config.residency_share <= 1))
-    return fail(fmt::format("--kv-cache-metrics-sample must be between 0 and 1, got {}", config.residency_share));
+    return fail(fmt::format("the share of blocks watched for their residency must be between 0 and 1, got {}",
+                            config.residency_share));
   if (config.fair_quantum == 0) return fail("--fair-quantum must be at least 1");
   for (const auto& [tenant, weight] : config.tenant_weights)
     if (weight == 0 || weight > fair::kMaxWeight)

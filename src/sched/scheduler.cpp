@@ -148,7 +148,7 @@ void Scheduler::preempt(StepPlan* plan, Sequence& victim) {
   victim.state = SequenceState::preempted;
   ++victim.n_preemptions;
   ++counters_.n_preemptions;
-  enqueue(victim, counters_.n_preemptions);
+  enqueue(victim, ++n_returned_);
 }
 
 void Scheduler::take_out(StepPlan& plan, Sequence& s) {

@@ -189,6 +189,7 @@ class Scheduler {
   uint32_t n_watermark_ = 0;       // blocks
   uint64_t next_step_ = 0;
   uint64_t next_order_ = 0;
+  uint64_t n_returned_ = 0;  // to the queue: preempted sequences and evicted sessions
   uint32_t n_plans_in_flight_ = 0;
   uint64_t n_added_ = 0, n_finished_ = 0;
   Pause pause_ = Pause::none;

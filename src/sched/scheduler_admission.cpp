@@ -77,7 +77,7 @@ Sequence* Scheduler::admissible(uint32_t line) const {
     for (const Sequence* r : running_) n_long += is_long(*r) && r->n_computed < r->n_known();
   if (line >= queue_.n_lines()) return nullptr;
   for (const Sequence& s : queue_.ready(line)) {
-    if (pause_ == Pause::admission && s.state != SequenceState::preempted) continue;
+    if (pause_ == Pause::admission && !s.begun) continue;
     // Shorter prompts pass one that must wait for another long one.
     if (capped && n_long >= config_.max_long_partial_prefills && is_long(s)) continue;
     return const_cast<Sequence*>(&s);
@@ -146,6 +146,7 @@ void Scheduler::start(StepPlan& plan, Sequence& s, const KvCache::Hit& hit, uint
   const bool grown = kv_.grow(s, s.n_computed + n_rows, growth(plan));
   HEDDLE_CHECK(grown);
   s.state = SequenceState::running;
+  s.begun = true;
   s.slot = free_slots_.back();
   free_slots_.pop_back();
   s.needs_join = true;
@@ -167,9 +168,8 @@ bool Scheduler::evict_session() {
   s.state = SequenceState::preempted;
   s.deferral = Deferral::input;
   ++s.n_preemptions;
-  ++counters_.n_preemptions;
   ++counters_.n_evicted_sessions;
-  enqueue(s, counters_.n_preemptions);
+  enqueue(s, ++n_returned_);
   return true;
 }
 

@@ -122,6 +122,7 @@ void Scheduler::release_forks(Sequence& owner) {
   if (owner.state == SequenceState::running) n_reserved_slots_ -= n_reserved_slots(owner);
   for (Sequence* fork : owner.forks) {
     fork->prompt_owner = nullptr;
+    fork->begun = true;
     --n_attached_;
     enqueue(*fork, 0);
   }
@@ -161,6 +162,7 @@ void Scheduler::take_back_fork(Sequence& fork) {
   kv_.release(fork);
   fork.n_computed = fork.n_committed = 0;
   fork.state = SequenceState::waiting;
+  fork.begun = true;
   enqueue(fork, 0);
 }
 

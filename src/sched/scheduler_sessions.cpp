@@ -50,7 +50,10 @@ void Scheduler::continue_turn(Sequence& s, std::span<const TokenId> tokens, uint
   HEDDLE_CHECK_OP(s.n_prompt, <, s.n_limit);
   s.scheduled = {};
   s.n_cached = s.n_committed;
-  if (s.state == SequenceState::preempted) return defer(s, Deferral::none);
+  if (s.state == SequenceState::preempted) {
+    s.begun = false;
+    return defer(s, Deferral::none);
+  }
   s.blocks.reserve(kv_.blocks_for_positions(n_limit));
   s.chain.hashes.reserve(n_limit / config_.block_size);
   parked_.erase(std::find(parked_.begin(), parked_.end(), &s));

@@ -19,7 +19,7 @@ struct LineState {
   uint32_t n_running = 0;  // parked sessions included: they hold a place
   uint32_t n_missing = 0;  // rows that its running sequences need until their newest tokens
   uint32_t n_ready = 0;
-  // Rows that the first ready one needs until its newest token, uncached as far as known; 0: none is ready.
+  // Known tokens of the first ready one, cached or not; 0: none is ready.
   uint32_t head_cost = 0;
 };
 

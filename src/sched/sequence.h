@@ -7,6 +7,7 @@
 //   n_computed      rows planned so far, [0, n_computed): advanced by plan, before the result is there
 //   n_committed     rows whose step was committed: their K and V are in the blocks
 //   n_placeholders  tokens sampled by steps in flight: they exist on the device, and are not known here yet
+//   (between a session's turns the inequality waits for rows in flight: they are of a token that was dropped)
 //   n_limit         the sequence (of a session: its turn) ends with reason length when n_known() reaches it
 #include <boost/intrusive/set_hook.hpp>
 #include <cstdint>
@@ -55,6 +56,7 @@ struct Sequence {
   SequenceState state = SequenceState::waiting;
   Deferral deferral = Deferral::none;
   bool needs_join = false;  // the runner does not know this slot's sequence: the next plan lists it as joined
+  bool begun = false;       // it, or the prompt that it shares, was planned once: a pause of admission lets it run
   bool masked = false;      // each sampled row needs a token mask
   SlotId slot;              // while running
   uint32_t n_prompt = 0;    // of a session: tokens before those of the present turn's answer

@@ -125,7 +125,7 @@ std::vector<EngineFamily> make_families() {
       one(kCounter, "heddle:kv_blocks_copied_total", "KV blocks copied before a sequence wrote into a shared one.",
           field<&Snapshot::copied_blocks>),
       one(kCounter, "heddle:kv_blocks_merged_total",
-          "KV blocks given back since an equal one, computed in the same step, was kept.",
+          "KV blocks given back since an equal one was there already when they were computed.",
           field<&Snapshot::merged_blocks>),
       one(kCounter, "heddle:prefix_cache_resets_total", "Times that the prefix cache was emptied on request.",
           field<&Snapshot::cache_resets>),

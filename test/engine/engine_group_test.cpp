@@ -242,6 +242,18 @@ TEST_CASE("group: an id is live on one engine only") {
   bench.finish();
 }
 
+TEST_CASE("sticky_prefix: sessions between two turns do not make the engine that has the prefix look full") {
+  GroupBench bench(2);
+  Request session = make_request("session", iota_prompt(40), 3);
+  session.session = true;
+  const auto first = bench.submit(std::move(session), {.rank = 1});
+  bench.run_until([&] { return bench.group->engine(1).snapshot().parked_sessions == 1; });
+  const auto again = bench.submit(make_request("again", iota_prompt(40), 3));
+  bench.run_until([&] { return again->n_ends == 1; });
+  CHECK(again->usage.n_cached == 32);
+  bench.finish();
+}
+
 TEST_CASE("group: abort finds a request wherever it is, by id, and all of them") {
   GroupBench bench(2);
   std::vector<std::shared_ptr<Recorder>> sinks;

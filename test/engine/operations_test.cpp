@@ -97,6 +97,65 @@ TEST_CASE("pause abort: live requests end with abort, later ones wait") {
   CHECK(late->reason() == FinishReason::length);
 }
 
+TEST_CASE("pause keep: taken back while a step is in flight, it returns, and the next operation has its turn") {
+  Operated bench;
+  const auto sink = bench.submit(make_request("a", iota_prompt(20), 2000));
+  bench.config.scheduler.max_model_len = 4096;
+  bench.start();
+  bench.run_to(sink, 5);
+  bool paused = false;
+  std::optional<bool> reset;
+  bench.begin(bench.engine->pause(PauseMode::keep, false), paused);
+  while (!bench.engine->is_paused()) bench.io.poll_one();
+  bench.engine->resume();
+  for (int i = 0; i < 1000 && !paused; ++i) bench.io.poll_one();
+  CHECK(paused);
+  bench.begin(bench.engine->reset_prefix_cache(false), reset);
+  for (int i = 0; i < 1000 && !reset; ++i) bench.io.poll_one();
+  CHECK(reset.has_value());
+  CHECK(sink->n_ends == 0);
+  bench.engine->abort_all();
+  bench.finish();
+}
+
+TEST_CASE("pause wait: a request whose sequences found no slot beside each other is finished as a whole") {
+  Operated bench;
+  bench.config.scheduler.max_num_seqs = 2;
+  Request request = make_request("a", iota_prompt(20), 12);
+  request.n = 4;
+  const auto sink = bench.submit(std::move(request));
+  bench.start();
+  bench.run_to(sink, 3);
+  bool paused = false;
+  bench.begin(bench.engine->pause(PauseMode::wait, false), paused);
+  bench.io.poll();
+  CHECK(paused);
+  CHECK(sink->n_ends == 1);
+  bench.engine->resume();
+  bench.finish();
+}
+
+TEST_CASE("sleep: a deeper level is reached from a lighter one, and a lighter one changes nothing") {
+  Operated bench;
+  bench.submit(make_request("a", iota_prompt(20), 3));
+  bench.start();
+  bench.io.poll();
+  for (const auto& [asked, reached] :
+       {std::pair{SleepLevel::weights, SleepLevel::weights}, std::pair{SleepLevel::discard, SleepLevel::discard},
+        std::pair{SleepLevel::weights, SleepLevel::discard}}) {
+    std::optional<Result<void>> slept;
+    bench.begin(bench.engine->sleep(asked, PauseMode::keep), slept);
+    bench.io.poll();
+    REQUIRE(slept.has_value());
+    CHECK(bench.engine->sleep_level() == reached);
+  }
+  std::optional<Result<void>> woken;
+  bench.begin(bench.engine->wake_up({}), woken);
+  bench.io.poll();
+  CHECK_FALSE(bench.engine->is_sleeping());
+  bench.finish();
+}
+
 TEST_CASE("sleep and wake: memory goes and comes back, what was kept goes on with the same tokens") {
   for (const SleepLevel level : {SleepLevel::pause, SleepLevel::weights, SleepLevel::discard}) {
     CAPTURE(static_cast<int>(level));

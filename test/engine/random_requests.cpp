@@ -71,7 +71,7 @@ Request World::invent() {
 
 void World::submit(Request request) {
   std::optional<Language> language;
-  if (habits_.grammars && chance(0.5)) {
+  if (habits_.grammars && !request.session && chance(0.5)) {
     language = Language{.seed = upto(3), .breadth = 1 + upto(2)};
     if (chance(0.2)) language->dead_ends = 60;
     if (chance(0.2)) language->surprises = 60;

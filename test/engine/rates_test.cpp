@@ -24,10 +24,14 @@ TEST_CASE("rates: prompt rows a second, and decode steps a second whatever their
   CHECK(meter.rates().decode == doctest::Approx(50));
 }
 
-TEST_CASE("rates: a mixed step counts for prefill with its whole time and not for decode") {
+TEST_CASE(
+    "rates: a step that is mostly prompt counts for prefill with its whole time, one with a little of it for nothing") {
   RateMeter meter;
   meter.add_step(0, 8, milliseconds(10));
-  meter.add_step(50, 8, milliseconds(100));
+  meter.add_step(16, 0, milliseconds(100));  // a short prompt, or the rest of a cached one
+  meter.add_step(100, 50, milliseconds(900));
+  CHECK(meter.rates().prefill == 0);
+  meter.add_step(100, 8, milliseconds(200));
   CHECK(meter.rates().prefill == doctest::Approx(500));
   CHECK(meter.rates().decode == doctest::Approx(100));
 }

@@ -74,7 +74,7 @@ TEST_CASE("pausing and sleeping again while asleep plans nothing for a runner th
     bench.io.poll();
     CHECK(paused);
     CHECK(again);
-    CHECK(bench.engine->sleep_level() == SleepLevel::weights);  // what it did when it went to sleep
+    CHECK(bench.engine->sleep_level() == SleepLevel::discard);
     bool woken = false;
     begin(bench, bench.engine->wake_up({}), woken);
     bench.io.poll();

@@ -197,6 +197,31 @@ TEST_CASE("session: what would outgrow the model or the pool, and input for what
   CHECK(bench.sink->n_ends == 1);
 }
 
+TEST_CASE("session: while the engine is paused no turn begins; it does when the engine goes on") {
+  for (const PauseMode mode : {PauseMode::wait, PauseMode::keep}) {
+    CAPTURE(static_cast<int>(mode));
+    SessionBench bench(2);
+    bench.open(5);
+    bench.start();
+    bench.io.poll();
+    bool paused = false;
+    boost::asio::co_spawn(bench.io, bench.engine->pause(mode, false),
+                          [&paused](const std::exception_ptr&) { paused = true; });
+    bench.io.poll();
+    REQUIRE(paused);
+    const std::vector<Turn> turns = {SessionBench::turn(3, 100, 6)};
+    REQUIRE(bench.engine->append("s", turns[0]).has_value());
+    bench.io.poll();
+    CHECK(bench.sink->usages.size() == 1);
+    CHECK(bench.runner->n_rows() == 24);
+    bench.engine->resume();
+    bench.io.poll();
+    REQUIRE(bench.sink->usages.size() == 2);
+    bench.finish();
+    CHECK(bench.sink->answers[1] == bench.expected_answers(turns, 5)[1]);
+  }
+}
+
 TEST_CASE("session: blocks that others need are given up between turns, and the next turn is computed anew") {
   SessionBench bench(1, 4);
   bench.open(5);
